@@ -1,0 +1,2 @@
+// Package canonical is LoopX's canonical JSON form, on bytes.
+package canonical
