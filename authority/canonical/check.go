@@ -37,8 +37,7 @@ type scanner struct {
 	src     []byte
 	pos     int
 	frames  []frame
-	watch   int      // from this offset on the tracker is asked at each comma
-	tracker *Tracker // nil with a watch that is never reached
+	tracker *Tracker // nil, or asked behind each comma
 	inexact bool
 }
 
@@ -50,7 +49,7 @@ type scanResult struct {
 
 func scanCanonical(src []byte) scanResult {
 	var space [48]frame // deeper documents allocate
-	s := scanner{src: src, frames: space[:0], watch: math.MaxInt}
+	s := scanner{src: src, frames: space[:0]}
 	ok := s.values()
 	return scanResult{ok: ok, inexact: s.inexact, pos: s.pos}
 }
@@ -179,7 +178,7 @@ func (s *scanner) finish() step {
 		object := s.frames[depth-1].object
 		c := s.src[s.pos]
 		if c == ',' {
-			return s.comma(object)
+			return s.comma()
 		}
 		if c != closingOf(object) {
 			return refused
@@ -193,15 +192,23 @@ func (s *scanner) finish() step {
 	return done
 }
 
-func (s *scanner) comma(object bool) step {
+func (s *scanner) comma() step {
 	s.pos++
-	if s.pos >= s.watch && s.tracker.reached(s) {
+	if s.tracker != nil && s.tracker.reached(s) {
 		return done
 	}
-	if object {
+	if s.frames[len(s.frames)-1].object {
 		return s.member()
 	}
 	return next
+}
+
+// proceed scans from behind a comma to the end of the document.
+func (s *scanner) proceed() bool {
+	if s.frames[len(s.frames)-1].object && s.member() == refused {
+		return false
+	}
+	return s.values()
 }
 
 // number accepts integers of up to fifteen digits by their form. Anything else
