@@ -1,0 +1,107 @@
+package filestore
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+)
+
+// position is this store's own note in a bookmark, and the bookmark's proof with it.
+type position struct {
+	Format     authority.Format `json:"format"`
+	Row        int64            `json:"row"`        // byte offset of the row
+	Checkpoint int64            `json:"checkpoint"` // format v1: of the checkpoint that covers it
+	Events     uint64           `json:"events"`     // up to the row
+	Receipts   uint64           `json:"receipts"`
+
+	cursor   authority.Cursor
+	revision authority.Revision
+	digest   authority.Digest
+	logical  authority.LogicalState
+}
+
+// positionOf reads a bookmark; nil is the beginning.
+func positionOf(from *authority.Bookmark) (*position, error) {
+	if from == nil || from.Cursor == 0 {
+		return nil, nil
+	}
+	p := &position{cursor: from.Cursor, revision: from.Revision, digest: from.StateDigest, logical: from.Logical}
+	if err := json.Unmarshal([]byte(from.Position), p); err != nil {
+		return nil, rewritten(from.Cursor).because(err)
+	}
+	return p, nil
+}
+
+// Audit proves the whole document, or from a bookmark on. A resumed audit reads
+// the remembered row (in format v1 from the checkpoint that covers it), all that
+// follows, and the header. It trusts that the rows before are what they were: an
+// operation id that stands there is not found to be repeated after it. A document
+// that is not in LoopX's own spelling is framed from its beginning in any case.
+//
+// Findings name the first row that has an oddity and how many rows have it.
+func (s *Store) Audit(ctx context.Context, from *authority.Bookmark, visit func(authority.Row) error) (authority.Lineage, error) {
+	w := &walk{audited: true}
+	if visit != nil {
+		w.visit = func(r *row) error { return visit(r.authorityRow()) }
+	}
+	d, lineage, err := s.audit(ctx, from, w)
+	if err != nil {
+		return authority.Lineage{}, s.refuse("audit", err)
+	}
+	if d != nil {
+		d.close()
+	}
+	return lineage, nil
+}
+
+// audit returns the proved document, nil when there is none.
+func (s *Store) audit(ctx context.Context, from *authority.Bookmark, w *walk) (*document, authority.Lineage, error) {
+	var err error
+	if w.resume, err = positionOf(from); err != nil {
+		return nil, authority.Lineage{}, err
+	}
+	d, err := s.verify(ctx, w)
+	switch {
+	case isMissing(err) && w.resume != nil:
+		return nil, authority.Lineage{}, rewritten(w.resume.cursor)
+	case isMissing(err):
+		lineage, err := s.emptyLineage()
+		return nil, lineage, err
+	case err != nil:
+		return nil, authority.Lineage{}, err
+	}
+	lineage, err := w.lineage(d)
+	return d, lineage, err
+}
+
+// emptyLineage is that of a folder without the document.
+func (s *Store) emptyLineage() (authority.Lineage, error) {
+	identity, err := readIdentity(s.identityPath)
+	if err != nil && !isMissing(err) {
+		return authority.Lineage{}, err
+	}
+	logical := authority.NewLogicalHash()
+	return authority.Lineage{
+		Identity: identity, Logical: logical.Digest(),
+		End: authority.Bookmark{Logical: logical.State()},
+	}, nil
+}
+
+func (w *walk) lineage(d *document) (authority.Lineage, error) {
+	note, err := json.Marshal(position{
+		Format: d.header.format, Row: w.last.span.start, Checkpoint: w.covering, Events: w.events, Receipts: w.receipts,
+	})
+	if err != nil {
+		return authority.Lineage{}, err
+	}
+	return authority.Lineage{
+		Format: d.header.format, Identity: d.identity, Transactions: uint64(w.rows),
+		Events: w.events, Receipts: w.receipts, Bytes: d.size, Logical: w.logical.Digest(),
+		End: authority.Bookmark{
+			Cursor: w.rows, Revision: authority.Revision(w.last.claimed), StateDigest: w.last.digest,
+			Logical: w.logical.State(), Position: string(note),
+		},
+		Findings: w.findings.list(),
+	}, nil
+}

@@ -1,0 +1,374 @@
+package filestore
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
+)
+
+// checkpointEvery is the distance of checkpoints in format v1.
+const checkpointEvery = 64
+
+// isCheckpoint reports whether format v1 holds the whole projection at a cursor.
+func isCheckpoint(cursor authority.Cursor) bool { return cursor%checkpointEvery == 1 }
+
+// elements walks the elements of `committed`, whatever their spelling.
+type elements struct {
+	*window
+	strict bool // blanks are not skipped
+	first  bool // no comma stands before the next element
+	last   int  // length of the newest element, by which the next is expected
+}
+
+func (d *document) elements(from int64) *elements {
+	return &elements{
+		window: newWindow(d.file, span{from, d.rows.end}),
+		strict: !d.respelled,
+		first:  true,
+	}
+}
+
+// skip returns the next byte, after blanks where they may be.
+func (e *elements) skip() (byte, error) {
+	if e.strict {
+		return e.peek()
+	}
+	return e.blanks()
+}
+
+// toNext stands the window at the next element; io.EOF when there is none.
+func (e *elements) toNext() error {
+	c, err := e.skip()
+	if err != nil {
+		return err
+	}
+	if e.offset() == e.end {
+		return io.EOF
+	}
+	if e.first {
+		e.first = false
+		return nil
+	}
+	if c != ',' {
+		return e.broken("expected a comma or a closing bracket")
+	}
+	e.pos++
+	if _, err = e.skip(); err == nil && e.offset() == e.end {
+		err = e.broken("expected a value")
+	}
+	return err
+}
+
+// next returns the next element as it is spelled, valid until the window moves.
+func (e *elements) next() ([]byte, span, error) {
+	if err := e.toNext(); err != nil {
+		return nil, span{}, err
+	}
+	e.ensure(e.last + e.last/8)
+	start := e.offset()
+	element, err := e.value()
+	e.last = len(element)
+	return element, span{start, start + int64(len(element))}, err
+}
+
+// errGiveUp ends a pass over a document whose defect diagnose will name, if it has one.
+var errGiveUp = errors.New("the document is not what this pass reads")
+
+// cutter makes rows of the elements of a document, one by one: canonical text,
+// and in format v1 the projections replayed.
+type cutter struct {
+	*elements
+	format    authority.Format
+	respelled bool
+	next      authority.Cursor
+	previous  string // revision that the newest row claims
+	unproved  bool   // no row was read before the next
+	tracker   canonical.Tracker
+	state     []byte // format v1: the newest projection
+	mark      []byte
+	covering  int64 // format v1: where the newest checkpoint stands
+}
+
+func newCutter(d *document, from start) *cutter {
+	c := &cutter{format: d.header.format, respelled: d.respelled, next: from.cursor, unproved: from.cursor > 1}
+	c.elements = d.elements(from.offset)
+	if from.cursor == 1 {
+		c.elements = d.elements(d.rows.start)
+	}
+	return c
+}
+
+// start is where a pass begins: at row 1, or at a row whose place is remembered.
+type start struct {
+	cursor authority.Cursor
+	offset int64 // of the element; of no meaning for cursor 1
+}
+
+// cut makes the next row, its text held by arena; io.EOF when there is none.
+func (c *cutter) cut(arena *[]byte) (*row, error) {
+	r := &row{place: c.next, previous: c.previous, unproved: c.unproved}
+	var err error
+	if c.format == authority.FormatFileV0 && !c.respelled {
+		err = c.cutPlain(r, arena)
+	} else {
+		err = c.cutAny(r, arena)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.next, c.unproved = c.next+1, false
+	if c.previous, err = canonical.ParseString(r.revision); err != nil {
+		return nil, errGiveUp
+	}
+	return r, nil
+}
+
+// keep copies text into the arena. Older slices of the arena stay valid when it
+// grows, since they keep the array they were cut from.
+func keep(arena *[]byte, text []byte) []byte {
+	start := len(*arena)
+	*arena = append(*arena, text...)
+	return (*arena)[start:len(*arena):len(*arena)]
+}
+
+// cutAny cuts an element of any format and spelling.
+func (c *cutter) cutAny(r *row, arena *[]byte) error {
+	raw, at, err := c.elements.next()
+	if err != nil {
+		return err
+	}
+	r.span = at
+	text := raw
+	if c.respelled {
+		if r.odd, err = canonical.Inspect(raw); err != nil {
+			return err
+		}
+		built := len(*arena)
+		if *arena, err = canonical.Append(*arena, raw); err != nil {
+			return err
+		}
+		text = (*arena)[built:len(*arena):len(*arena)]
+	} else {
+		if r.odd, err = canonical.Inspect(raw); err != nil || r.odd.Respelled {
+			return errGiveUp
+		}
+		text = keep(arena, raw)
+	}
+	r.entry = parseEntry(text)
+	if c.format == authority.FormatFileV0 {
+		if r.entry.state != nil {
+			r.strange = true
+		}
+		return nil
+	}
+	return c.replay(r, arena)
+}
+
+// replay turns the state of a v1 entry into its projection.
+func (c *cutter) replay(r *row, arena *[]byte) error {
+	if r.entry.projection != nil {
+		r.strange = true
+	}
+	if isCheckpoint(r.place) {
+		projection, ok := stateOf(r.entry.state, "checkpoint", "projection")
+		if !ok {
+			return r.at(violation("file authority store checkpoint is missing or invalid"), "state")
+		}
+		r.projection, c.covering = projection, r.span.start
+	} else {
+		text, ok := stateOf(r.entry.state, "delta", "delta")
+		if !ok {
+			return r.at(violation("file authority store delta is missing or invalid"), "state")
+		}
+		if err := c.step(r, text, arena); err != nil {
+			return err
+		}
+	}
+	c.state = append(c.state[:0], r.projection...)
+	return nil
+}
+
+// step replays a delta on the newest projection.
+func (c *cutter) step(r *row, text []byte, arena *[]byte) error {
+	delta, err := canonical.ParseDelta(text)
+	if err != nil {
+		return r.at(ofDelta(err), "state.delta")
+	}
+	built := len(*arena)
+	if *arena, err = delta.Apply(*arena, c.state); err != nil {
+		return r.at(ofDelta(err), "state.delta")
+	}
+	r.projection = (*arena)[built:len(*arena):len(*arena)]
+	return nil
+}
+
+// ofDelta is what a delta that cannot be read or replayed comes to.
+func ofDelta(err error) *refusal {
+	var delta *canonical.DeltaError
+	if errors.As(err, &delta) {
+		return violation(delta.Reason).because(err)
+	}
+	return ofJSON(err)
+}
+
+// stateOf takes the value out of {"kind":kind,name:value}, which must have
+// exactly these keys.
+func stateOf(state []byte, kind, name string) (value []byte, ok bool) {
+	if canonical.Kind(state) != canonical.Object {
+		return nil, false
+	}
+	members, rightKind := 0, false
+	for key, member := range canonical.Members(state) {
+		members++
+		switch key {
+		case "kind":
+			rightKind = string(member) == `"`+kind+`"`
+		case name:
+			value = member
+		}
+	}
+	return value, rightKind && value != nil && members == 2
+}
+
+// cutPlain cuts a v0 entry in LoopX's own spelling. The projection's end is
+// sought by the cursor that follows it, and its form is proved against the
+// projection before, so that unchanged text is compared and not scanned.
+func (c *cutter) cutPlain(r *row, arena *[]byte) error {
+	if err := c.toNext(); err != nil {
+		return err
+	}
+	c.ensure(c.last + c.last/8)
+	start := c.offset()
+	for {
+		parts, ok, err := c.findParts(c.rest(), r.place)
+		if err != nil {
+			return err
+		}
+		if ok {
+			text := keep(arena, c.take(parts.end))
+			c.last = len(text)
+			r.span = span{start, start + int64(len(text))}
+			r.entry = parts.of(text)
+			return c.proveForm(r)
+		}
+		if c.more() != nil {
+			return errGiveUp
+		}
+	}
+}
+
+// proveForm proves that the parts of a plainly cut row are canonical.
+func (c *cutter) proveForm(r *row) error {
+	if err := c.tracker.Check(r.projection); err != nil {
+		return errGiveUp
+	}
+	for _, part := range [][]byte{r.entry.events, r.operation, r.revision, r.entry.receipts} {
+		odd, err := canonical.Inspect(part)
+		if err != nil || odd.Respelled {
+			return errGiveUp
+		}
+		r.odd.InexactInteger = r.odd.InexactInteger || odd.InexactInteger
+	}
+	return nil
+}
+
+// parts are the places of a plain entry's values.
+type parts struct {
+	cursor, events, operation, projection, revision, receipts [2]int
+	end                                                       int
+}
+
+func (p *parts) of(text []byte) entry {
+	cut := func(at [2]int) []byte { return text[at[0]:at[1]:at[1]] }
+	return entry{
+		cursor: cut(p.cursor), events: cut(p.events), operation: cut(p.operation),
+		projection: cut(p.projection), revision: cut(p.revision), receipts: cut(p.receipts),
+	}
+}
+
+// findParts finds the values of the entry with a cursor at the start of text; ok
+// is false when text ends too early to tell.
+func (c *cutter) findParts(text []byte, cursor authority.Cursor) (p parts, ok bool, err error) {
+	s := splitter{text: text}
+	s.expect(`{"cursor":`)
+	c.mark = strconv.AppendUint(append(c.mark[:0], '"'), uint64(cursor), 10)
+	p.cursor = s.exactly(append(c.mark, '"'))
+	s.expect(`,"events":`)
+	p.events = s.value()
+	s.expect(`,"operation_id":`)
+	p.operation = s.value()
+	s.expect(`,"projection":`)
+	c.mark = append(c.mark[:0], `,"provider_revision":"file:`...)
+	c.mark = append(strconv.AppendUint(c.mark, uint64(cursor), 10), ':')
+	p.projection = s.until(c.mark)
+	s.expect(`,"provider_revision":`)
+	p.revision = s.value()
+	s.expect(`,"receipts":`)
+	p.receipts = s.value()
+	s.expect("}")
+	p.end = s.pos
+	if s.odd {
+		return p, false, errGiveUp
+	}
+	return p, !s.short, nil
+}
+
+// splitter walks over text that is expected to be laid out in one way only. Once
+// it is short or odd it stays where it is.
+type splitter struct {
+	text  []byte
+	pos   int
+	short bool // text ends too early
+	odd   bool // text is laid out in another way
+}
+
+func (s *splitter) stuck() bool { return s.short || s.odd }
+
+func (s *splitter) expect(name string) { s.exactly([]byte(name)) }
+
+func (s *splitter) exactly(want []byte) (at [2]int) {
+	if s.stuck() {
+		return at
+	}
+	rest := s.text[s.pos:]
+	if !bytes.HasPrefix(rest, want) {
+		s.short = bytes.HasPrefix(want, rest)
+		s.odd = !s.short
+		return at
+	}
+	at = [2]int{s.pos, s.pos + len(want)}
+	s.pos = at[1]
+	return at
+}
+
+// value takes a value that something must follow.
+func (s *splitter) value() (at [2]int) {
+	if s.stuck() {
+		return at
+	}
+	n := canonical.Skip(s.text[s.pos:])
+	at = [2]int{s.pos, s.pos + n}
+	s.pos += n
+	s.short = s.pos == len(s.text)
+	s.odd = n == 0 && !s.short
+	return at
+}
+
+// until takes text up to a mark.
+func (s *splitter) until(mark []byte) (at [2]int) {
+	if s.stuck() {
+		return at
+	}
+	n := bytes.Index(s.text[s.pos:], mark)
+	if n < 0 {
+		s.short = true
+		return at
+	}
+	at = [2]int{s.pos, s.pos + n}
+	s.pos += n
+	return at
+}
