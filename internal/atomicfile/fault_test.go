@@ -83,7 +83,7 @@ func run(t *testing.T, name, dir, fault string) (status syscall.WaitStatus, trac
 	tracePath := filepath.Join(t.TempDir(), "trace")
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), "ATOMICFILE_TEST_CHILD="+dir, "ATOMICFILE_TEST_OPERATION="+name,
-		"LM_FAULT_TRACE="+tracePath, "LM_FAULT_ROOT="+dir, "LM_FAULT="+fault)
+		"GORACE=atexit_sleep_ms=0", "LM_FAULT_TRACE="+tracePath, "LM_FAULT_ROOT="+dir, "LM_FAULT="+fault)
 	// The exit status is the answer; only a process that never ran has none.
 	if err := command.Run(); command.ProcessState == nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func run(t *testing.T, env ...string) outcome {
 	trace := filepath.Join(t.TempDir(), "trace")
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), append(env,
-		"FAULTIO_TEST_CHILD="+dir, "LM_FAULT_TRACE="+trace, "LM_FAULT_ROOT="+dir)...)
+		"FAULTIO_TEST_CHILD="+dir, "GORACE=atexit_sleep_ms=0", "LM_FAULT_TRACE="+trace, "LM_FAULT_ROOT="+dir)...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	// The exit status is read below; only a process that never ran has none.
 	if err := command.Run(); command.ProcessState == nil {
