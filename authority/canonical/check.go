@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,10 @@ func Check(src []byte) error {
 	return fmt.Errorf("%w: byte %d", ErrNotCanonical, scan.pos)
 }
 
+// scanners keeps scanners with room for frames, so that Check allocates nothing
+// in steady state.
+var scanners = sync.Pool{New: func() any { return &scanner{} }}
+
 // frame is an open array or object. Of an object it holds the inside of the
 // newest key, as offsets; key is -1 for an array and before the first key.
 type frame struct {
@@ -37,7 +42,8 @@ type scanner struct {
 	src     []byte
 	pos     int
 	frames  []frame
-	tracker *Tracker // nil, or asked behind each comma
+	alert   int      // offset from which on the tracker is asked at each comma
+	tracker *Tracker // may be nil with an alert that is never reached
 	inexact bool
 }
 
@@ -47,9 +53,21 @@ type scanResult struct {
 	pos     int
 }
 
+func newScanner(src []byte) *scanner {
+	s := scanners.Get().(*scanner)
+	*s = scanner{src: src, frames: s.frames[:0], alert: math.MaxInt}
+	return s
+}
+
+// release gives the scanner back, without the text it would keep alive.
+func (s *scanner) release() {
+	s.src, s.tracker = nil, nil
+	scanners.Put(s)
+}
+
 func scanCanonical(src []byte) scanResult {
-	var space [48]frame // deeper documents allocate
-	s := scanner{src: src, frames: space[:0]}
+	s := newScanner(src)
+	defer s.release()
 	ok := s.values()
 	return scanResult{ok: ok, inexact: s.inexact, pos: s.pos}
 }
@@ -59,24 +77,26 @@ type step int
 
 const (
 	refused step = iota // not canonical
-	opened              // a container began and its first member or element is next
+	opened              // a value is next
 	ended               // a value ended
-	next                // a further member or element is next
 	done                // the document ended, or the tracker knows the rest
 )
 
 // values scans from the start of a value to the end of the document.
 func (s *scanner) values() bool {
+	return s.from(s.begin())
+}
+
+// from goes on after a step to the end of the document.
+func (s *scanner) from(what step) bool {
 	for {
-		what := s.begin()
-		if what == ended {
+		switch what {
+		case ended:
 			what = s.finish()
-		}
-		if what == done {
-			return true
-		}
-		if what == refused {
-			return false
+		case opened:
+			what = s.begin()
+		default:
+			return what == done
 		}
 	}
 }
@@ -139,29 +159,53 @@ func closingOf(object bool) byte {
 	return ']'
 }
 
-// member scans a key and its colon.
+// member scans a key and its colon, and goes on through string members, which
+// are the most common by far, as long as another one follows.
 func (s *scanner) member() step {
-	if s.pos >= len(s.src) || s.src[s.pos] != '"' {
-		return refused
-	}
-	start := s.pos + 1
-	end, plain := scanString(s.src, start)
-	if end < 0 || end+1 >= len(s.src) || s.src[end+1] != ':' {
-		return refused
-	}
+	src, pos := s.src, s.pos
 	top := &s.frames[len(s.frames)-1]
-	if top.key >= 0 && !s.ascending(top, start, end, plain) {
-		return refused
+	for {
+		if pos >= len(src) || src[pos] != '"' {
+			break
+		}
+		start := pos + 1
+		end, plain := scanString(src, start)
+		if end < 0 || end+2 >= len(src) || src[end+1] != ':' {
+			break
+		}
+		if top.key >= 0 && !ascending(src[top.key:top.end], src[start:end], plain && top.plain) {
+			break
+		}
+		top.key, top.end, top.plain = start, end, plain
+		pos = end + 2
+		if src[pos] != '"' {
+			s.pos = pos
+			return opened
+		}
+		if end, _ = scanString(src, pos+1); end < 0 {
+			break
+		}
+		pos = end + 1
+		if pos >= len(src) || src[pos] != ',' || pos+1 >= s.alert {
+			s.pos = pos
+			return ended
+		}
+		pos++
 	}
-	top.key, top.end, top.plain = start, end, plain
-	s.pos = end + 2
-	return opened
+	s.pos = min(pos, len(src))
+	return refused
 }
 
-// ascending reports whether the key from start to end may follow the newest of top.
-func (s *scanner) ascending(top *frame, start, end int, plain bool) bool {
-	before, after := s.src[top.key:top.end], s.src[start:end]
-	if plain && top.plain && !startsWithDigit(before) && !startsWithDigit(after) {
+// ascending reports whether the key after may follow the key before. plain
+// means that neither has escapes.
+func ascending(before, after []byte, plain bool) bool {
+	if len(before) > 0 && len(after) > 0 {
+		b, a := before[0], after[0]
+		if b >= 'A' && a > b && b != '\\' && a != '\\' {
+			return true
+		}
+	}
+	if plain && !startsWithDigit(before) && !startsWithDigit(after) {
 		return string(before) < string(after)
 	}
 	return comparePrinted(before, after) < 0
@@ -194,21 +238,18 @@ func (s *scanner) finish() step {
 
 func (s *scanner) comma() step {
 	s.pos++
-	if s.tracker != nil && s.tracker.reached(s) {
+	if (s.pos >= s.alert || len(s.frames) == 1) && s.tracker != nil && s.tracker.reached(s) {
 		return done
 	}
+	return s.follow()
+}
+
+// follow scans what must stand behind a comma.
+func (s *scanner) follow() step {
 	if s.frames[len(s.frames)-1].object {
 		return s.member()
 	}
-	return next
-}
-
-// proceed scans from behind a comma to the end of the document.
-func (s *scanner) proceed() bool {
-	if s.frames[len(s.frames)-1].object && s.member() == refused {
-		return false
-	}
-	return s.values()
+	return opened
 }
 
 // number accepts integers of up to fifteen digits by their form. Anything else

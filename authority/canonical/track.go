@@ -17,7 +17,6 @@ type Tracker struct {
 	fresh  marks  // of the text being checked; they replace old if it is canonical
 	stride int    // bytes between marks; 0 stands for defaultStride
 	watch  int    // offset in the new text of the next mark to set
-	alert  int    // offset in the new text before which nothing is to be done
 	shifts [2]int // guesses of how far the new text lies behind the old one
 }
 
@@ -87,18 +86,19 @@ func (t *Tracker) scan(next []byte, prefix int) bool {
 	if t.stride == 0 {
 		t.stride = defaultStride
 	}
-	var space [48]frame
-	s := scanner{src: next, frames: space[:0], tracker: t}
+	s := newScanner(next)
+	defer s.release()
+	s.tracker, s.alert = t, 0
 	t.fresh.clear()
 	t.shifts = [2]int{0, len(next) - len(t.text)}
-	t.watch, t.alert = t.stride, 0
+	t.watch = t.stride
 	known := t.old.from(prefix + 1) // marks within the prefix
 	if known == 0 {
 		return s.values()
 	}
 	s.frames = append(s.frames, t.old.framesOf(0)...)
-	t.adopt(&s, 0, known, 0)
-	return s.proceed()
+	t.adopt(s, 0, known, 0)
+	return s.from(s.follow())
 }
 
 // reached is called by the scanner behind each comma. It may move the scanner
@@ -106,7 +106,7 @@ func (t *Tracker) scan(next []byte, prefix int) bool {
 // be canonical.
 func (t *Tracker) reached(s *scanner) bool {
 	root := len(s.frames) == 1 && len(t.fresh.roots) < maxRoots
-	if s.pos < t.alert && !root {
+	if s.pos < s.alert && !root {
 		return false
 	}
 	if root {
@@ -125,17 +125,17 @@ func (t *Tracker) reached(s *scanner) bool {
 		t.fresh.add(s.pos, s.frames)
 		t.watch = s.pos + t.stride
 	}
-	t.setAlert(s.pos)
+	t.setAlert(s)
 	return false
 }
 
-// setAlert finds the next offset behind pos at which a mark is to be set or an
+// setAlert finds the next offset behind the scanner's at which a mark is to be set or an
 // old mark may stand.
-func (t *Tracker) setAlert(pos int) {
-	t.alert = t.watch
+func (t *Tracker) setAlert(s *scanner) {
+	s.alert = t.watch
 	for _, shift := range t.shifts {
-		if i := t.old.from(pos - shift + 1); i < len(t.old.list) {
-			t.alert = min(t.alert, t.old.list[i].offset+shift)
+		if i := t.old.from(s.pos - shift + 1); i < len(t.old.list) {
+			s.alert = min(s.alert, t.old.list[i].offset+shift)
 		}
 	}
 }
@@ -218,5 +218,5 @@ func (t *Tracker) adopt(s *scanner, i, end, shift int) {
 	s.pos = t.fresh.list[last].offset
 	s.frames = append(s.frames[:0], t.fresh.framesOf(last)...)
 	t.watch = s.pos + t.stride
-	t.setAlert(s.pos)
+	t.setAlert(s)
 }
