@@ -1,0 +1,61 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+
+	"modernc.org/sqlite"
+)
+
+// Linked is the SQLite that this program carries.
+type Linked struct {
+	Version  string `json:"version"`   // "3.54.1"
+	SourceID string `json:"source_id"` // check-in time and hash
+}
+
+// Version asks the linked driver.
+func Version(ctx context.Context) (linked Linked, err error) {
+	connector, err := sqlite.NewConnector(":memory:")
+	if err != nil {
+		return linked, err
+	}
+	db := sql.OpenDB(connector)
+	err = db.QueryRowContext(ctx, `SELECT sqlite_version(), sqlite_source_id()`).Scan(&linked.Version, &linked.SourceID)
+	if closing := db.Close(); err == nil {
+		err = closing
+	}
+	return linked, err
+}
+
+// AdmittedByLoopX reports whether LoopX agrees to open databases with that SQLite.
+// Older ones have a fault in resetting the write-ahead log: from 3.51.3 on, and in
+// the lines 3.50 from 3.50.7 and 3.44 from 3.44.6, it is repaired.
+func AdmittedByLoopX(version string) bool {
+	part := strings.Split(version, ".")
+	if len(part) != 3 {
+		return false
+	}
+	var n [3]int
+	for i, text := range part {
+		value, err := strconv.Atoi(text)
+		if err != nil || value < 0 {
+			return false
+		}
+		n[i] = value
+	}
+	major, minor, patch := n[0], n[1], n[2]
+	switch {
+	case major != 3:
+		return major > 3
+	case minor == 44:
+		return patch >= 6
+	case minor == 50:
+		return patch >= 7
+	case minor == 51:
+		return patch >= 3
+	default:
+		return minor > 51
+	}
+}
