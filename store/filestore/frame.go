@@ -148,9 +148,9 @@ func literalAfter(text []byte, name string) (value string, rest []byte, ok bool)
 // each of the seven keys stands. Of a repeated key it is the last.
 type outline struct {
 	members   map[string]span
-	unknown   bool // another key is there
-	repeated  bool // a key is there twice
-	notObject bool // the document is a list, a string or the like: where it stands
+	unknown   bool   // another key is there
+	repeated  string // a key that is there twice
+	notObject bool   // the document is a list, a string or the like: where it stands
 	whole     span
 }
 
@@ -243,7 +243,7 @@ func (o *outline) member(w *window) error {
 		return err
 	}
 	if _, twice := o.members[key]; twice {
-		o.repeated = true
+		o.repeated = key
 	}
 	o.members[key] = place
 	return err

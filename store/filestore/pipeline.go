@@ -73,8 +73,8 @@ func (d *document) pass(ctx context.Context, w *walk) error {
 
 // ofFrame adds the oddities of the top level.
 func (f *findings) ofFrame(o outline) {
-	if o.repeated {
-		f.add(authority.Finding{Code: authority.FindingDuplicateKey})
+	if o.repeated != "" {
+		f.add(authority.Finding{Code: authority.FindingDuplicateKey, Field: o.repeated})
 	}
 	for _, kind := range f.kinds {
 		if kind.Code == authority.FindingSpelling {
