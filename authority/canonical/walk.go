@@ -123,12 +123,13 @@ func Skip(src []byte) int {
 	return len(src)
 }
 
+// skipNested measures a container.
 func skipNested(src []byte) int {
 	depth := 0
 	for i := 0; i < len(src); i++ {
 		switch src[i] {
 		case '"':
-			i += skipString(src[i:]) - 1
+			i = stringsEnd(src, i) - 1
 		case '{', '[':
 			depth++
 		case '}', ']':
@@ -139,6 +140,18 @@ func skipNested(src []byte) int {
 		}
 	}
 	return len(src)
+}
+
+// stringsEnd passes over the string literal at i, and over further ones with
+// only a comma or a colon between them.
+func stringsEnd(src []byte, i int) int {
+	for {
+		i += skipString(src[i:])
+		if i+1 >= len(src) || src[i+1] != '"' || src[i] != ',' && src[i] != ':' {
+			return i
+		}
+		i++
+	}
 }
 
 // skipString returns the length of the string literal at the start of src.

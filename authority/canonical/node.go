@@ -2,23 +2,6 @@ package canonical
 
 import "slices"
 
-// Apply appends the state that the delta makes of prev, a canonical object. The
-// result is canonical. Operations apply in order, each to what the one before
-// left. On error dst comes back as it was; the error is a *DeltaError for an
-// operation that does not fit.
-func (d Delta) Apply(dst, prev []byte) ([]byte, error) {
-	if Kind(prev) != Object {
-		return dst, deltaFault("needs an object")
-	}
-	root := &node{raw: prev}
-	for i := range d.operations {
-		if fault := root.apply(&d.operations[i]); fault != "" {
-			return dst, &DeltaError{Operation: i, Reason: "authority state delta " + fault}
-		}
-	}
-	return root.appendTo(dst), nil
-}
-
 // Faults of operations that do not fit, in LoopX's words.
 const (
 	faultPath  = "path leaves the previous state"
