@@ -1,0 +1,109 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/manifest"
+	"github.com/loopx-project/loopx-migrate/parity"
+)
+
+// ParityOptions are what an operator asks of a comparison.
+type ParityOptions = parity.Options
+
+// planCompare makes the comparison: reading is all it does. Executing it records the
+// verdict, and lets an imported migration go on to verified.
+func (f *Flow) planCompare(ctx context.Context, now seen, r Request) (Plan, error) {
+	p := f.newPlan(now, r)
+	report, err := f.parity(ctx, now.snap.Manifest, r.Parity)
+	if err != nil {
+		return p, err
+	}
+	digest, err := manifest.DigestOf(report)
+	if err != nil {
+		return p, err
+	}
+	p.report = report
+	p.Limits = map[string]string{"report": digest.String()}
+	p.Effects = []string{"record this verdict in the manifest"}
+	return p, nil
+}
+
+// parity compares source and candidate, check by check.
+func (f *Flow) parity(ctx context.Context, m *manifest.Manifest, options ParityOptions) (parity.Report, error) {
+	target, err := f.candidate(m)
+	if err != nil {
+		return parity.Report{}, err
+	}
+	if m.Phase == manifest.PhasePlanned && m.Copied != nil {
+		options.Through = m.Copied.Bookmark.Cursor // the source is live and may have gone on
+	}
+	return f.compareArms(ctx, options, f.ref(m.Source.Kind, AccessUntouched), target)
+}
+
+func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...Ref) (_ parity.Report, err error) {
+	var arms []parity.Arm
+	for _, ref := range refs {
+		store, err := f.Stores.Open(ctx, ref)
+		if err != nil {
+			return parity.Report{}, err
+		}
+		defer closing(store, &err)
+		f.tell(Progress{Act: "verify", Arm: string(ref.Kind)})
+		view, err := store.View(ctx)
+		if err != nil {
+			return parity.Report{}, err
+		}
+		defer closing(view, &err)
+		arms = append(arms, parity.Arm{Name: string(ref.Kind), View: view, CheckCommit: store.CheckCommit})
+	}
+	return parity.Compare(ctx, arms, options)
+}
+
+// comparison is the verdict to be recorded.
+func (f *Flow) comparison(ctx context.Context, w *work) (manifest.Verdict, error) {
+	report, made := w.report.(parity.Report)
+	if !made {
+		var err error
+		if report, err = f.parity(ctx, w.m, w.request.Parity); err != nil {
+			return manifest.Verdict{}, err
+		}
+		w.report = report
+	}
+	digest, err := manifest.DigestOf(report)
+	return manifest.Verdict{Cursor: w.m.Target.Cursor, Revision: w.m.Copied.Bookmark.Revision, Logical: w.m.Target.LogicalDigest,
+		Report: digest, Passed: report.Verdict == parity.Qualified, At: f.now()}, err
+}
+
+// probe lets a writer try, and records what it was told. A write that went through
+// is an incident: the fence does not hold.
+func (f *Flow) probe(ctx context.Context, w *work, arm authority.Kind) error {
+	found, err := f.Probes(arm).Probe(ctx)
+	if err != nil {
+		return err
+	}
+	w.m.Fence.Probes = append(w.m.Fence.Probes, found)
+	w.facts["probe"] = found.By + ": " + found.Answer
+	if !found.Refused {
+		w.m.Incidents = append(w.m.Incidents, manifest.Incident{Code: "fence_does_not_hold", Cursor: w.m.Source.Cursor, Detail: "a writer's try went through behind the fence", At: f.now()})
+		return errors.Join(f.save(w), refuse(KindUnproved, "fence_does_not_hold", "a writer's try went through behind the fence"))
+	}
+	w.facts["fence_id"] = w.m.Fence.ID
+	w.facts["cursor"] = w.m.Source.Cursor.String()
+	w.facts["logical_digest"] = w.m.Source.LogicalDigest.String()
+	return nil
+}
+
+// unqualified is the refusal of a comparison that did not pass.
+func unqualified(report any) *Refusal {
+	switch r := report.(parity.Report); r.Verdict {
+	case parity.Qualified:
+		return nil
+	case parity.InsufficientEvidence:
+		return refuse(KindRefused, "insufficient_evidence", "the arms agree, but less was compared than was asked for")
+	}
+	refusal := refuse(KindDiffers, "parity_differs", "the arms differ; the source stays the authority and nothing was changed")
+	refusal.Next = []string{CommandAbort}
+	return refusal
+}

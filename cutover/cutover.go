@@ -1,0 +1,239 @@
+package cutover
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/bootstrap"
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// steps is the flow, in the order of events.
+func (f *Flow) steps() map[string]step {
+	return map[string]step{
+		CommandFreeze:  {plan: f.planFreeze, prepare: f.readSource, writers: writersWaited, perform: f.freeze},
+		CommandImport:  {plan: f.planImport, perform: f.importHistory},
+		CommandCompare: {plan: f.planCompare, perform: f.compare},
+		CommandPromote: {plan: f.planPromote, writers: writersWaited, perform: f.promote},
+		CommandAbort:   {plan: f.planAbort, writers: writersWaited, perform: f.abort},
+
+		CommandCutover:  {plan: f.planCutover, perform: f.cutover},
+		CommandRollback: {plan: f.planRollback, writers: writersWaited, perform: f.rollback},
+	}
+}
+
+// freeze fences the source: from the frozen selector on, nobody writes. What the
+// source holds is read again behind the fence and bound, and a writer's try is
+// seen to fail.
+func (f *Flow) freeze(ctx context.Context, w *work) error {
+	now, err := f.observe(ctx)
+	if err != nil {
+		return err
+	}
+	id := "loopx-migrate:" + w.m.MigrationID
+	if w.m.Fence == nil {
+		w.m.Selector = now.Selector.Original()
+		w.m.Fence = &manifest.Fence{ID: id, FrozenAt: f.now()}
+		if err := f.save(w); err != nil { // the stall counts from here, also over a crash
+			return err
+		}
+	}
+	frozen := fence.Frozen{MigrationID: w.m.MigrationID, FenceID: id, Original: w.m.Selector}
+	if err := fence.Freeze(f.Place, frozen); err != nil {
+		return err
+	}
+	behind, err := f.proveRef(ctx, f.ref(w.m.Source.Kind, AccessUntouched), w.source)
+	if err != nil {
+		return err
+	}
+	w.m.Source = bind(w.m.Source.Kind, behind)
+	w.m.Phase = manifest.PhaseFrozen
+	if err := f.save(w); err != nil {
+		return err
+	}
+	if err := w.unlock(); err != nil {
+		return err
+	}
+	return f.probe(ctx, w, w.m.Source.Kind)
+}
+
+// importHistory copies the source's history into the candidate and proves the
+// candidate by a full audit of its own. Over a live source the phase stays planned.
+func (f *Flow) importHistory(ctx context.Context, w *work) error {
+	return f.copyAndProve(ctx, w, nil)
+}
+
+// copyAndProve brings the candidate to the source's end and proves it, from an
+// earlier proof of it if there is one.
+func (f *Flow) copyAndProve(ctx context.Context, w *work, earlier *proof) (err error) {
+	source, err := f.Stores.Open(ctx, f.ref(w.m.Source.Kind, AccessUntouched))
+	if err != nil {
+		return err
+	}
+	defer closing(source, &err)
+	ref, err := f.candidate(w.m)
+	if err != nil {
+		return err
+	}
+	copied, err := f.copyInto(ctx, source, ref, w.m.Copied)
+	if err != nil {
+		return err
+	}
+	candidate, err := f.proveRef(ctx, ref, earlier)
+	if err != nil {
+		return err
+	}
+	if err := bootstrap.Done(copied, candidate.lineage); err != nil {
+		return err
+	}
+	w.m.Target = bound(w.m.Target, candidate)
+	w.m.Copied = &manifest.Copied{Bookmark: copied.End, TargetDigest: copied.Logical}
+	w.facts["copied_through"] = copied.End.Cursor.String()
+	w.facts["logical_digest"] = copied.Logical.String()
+	w.evidence["candidate"] = copied.Logical.String()
+	if w.m.Phase == manifest.PhasePlanned {
+		return nil
+	}
+	if err := sameEnd(w.m.Source, copied); err != nil {
+		return err
+	}
+	w.m.Phase = manifest.PhaseImported
+	return nil
+}
+
+// bound is the target as it was proved; where it stands does not change.
+func bound(target manifest.Binding, p proof) manifest.Binding {
+	b := bind(target.Kind, p)
+	b.Elsewhere = target.Elsewhere
+	return b
+}
+
+// compare records what the comparison found. It was made while the plan was, and is
+// made again if the step died since.
+func (f *Flow) compare(ctx context.Context, w *work) error {
+	verdict, err := f.comparison(ctx, w)
+	if err != nil {
+		return err
+	}
+	w.m.Verdicts = append(w.m.Verdicts, verdict)
+	w.evidence["report"] = verdict.Report.String()
+	w.facts["cursor"] = verdict.Cursor.String()
+	if w.refused = unqualified(w.report); w.refused != nil {
+		return nil
+	}
+	if w.m.Phase == manifest.PhaseImported {
+		w.m.Phase = manifest.PhaseVerified
+	}
+	return nil
+}
+
+// promote makes the candidate the authority. Under the frozen selector the candidate
+// goes to its final place and the journal out of LoopX's place; both are read back;
+// then the selector is published, and that is the moment. The whole of both
+// histories is read again right after.
+func (f *Flow) promote(ctx context.Context, w *work) error {
+	now, err := f.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Selector.State == fence.SelectorFrozen {
+		if err := f.switchOver(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := f.published(ctx, w); err != nil {
+		return err
+	}
+	if err := w.unlock(); err != nil {
+		return err
+	}
+	return f.rereadAll(ctx, w)
+}
+
+// switchOver does what has to be done between the frozen selector and the published one.
+func (f *Flow) switchOver(ctx context.Context, w *work) error {
+	if err := f.sourceStands(ctx, w); err != nil {
+		return err
+	}
+	staged := filepath.Join(f.Folder.Staging(w.m.MigrationID), filepath.Base(f.Place.Database()))
+	if err := moveOnce(staged, f.Place.Database()); err != nil {
+		return err
+	}
+	if err := moveOnce(f.Place.Journal(), f.retiredJournal(w.m.MigrationID)); err != nil {
+		return err
+	}
+	if err := f.bothReadBack(ctx, w); err != nil {
+		return err
+	}
+	return fence.Select(f.Place, fence.Selection{Provider: w.m.Target.Kind, GoalID: w.m.GoalID, StoreIdentity: w.m.Target.Identity})
+}
+
+// abort gives the migration up: every move is taken back, the candidate goes to
+// quarantine, and the selector is what it was, absence included.
+func (f *Flow) abort(ctx context.Context, w *work) error {
+	if w.m.Promotion != nil {
+		return f.undoRollback(ctx, w)
+	}
+	now, err := f.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if s := now.Selector.Selection; s != nil && s.StoreIdentity == w.m.Target.Identity {
+		return refuse(KindRefused, "already_published", "the target is the authority already; use rollback")
+	}
+	if err := moveOnce(f.retiredJournal(w.m.MigrationID), f.Place.Journal()); err != nil {
+		return err
+	}
+	if err := f.quarantineCandidate(ctx, w); err != nil {
+		return err
+	}
+	if now.Selector.State == fence.SelectorFrozen {
+		if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+			return err
+		}
+	}
+	back, err := f.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if v := back.Authority(); v.Blocked || v.Kind != w.m.Source.Kind {
+		return refuse(KindUnproved, "authority_not_restored", "after the abort the authority reads as %q", v.Row)
+	}
+	w.m.Phase = manifest.PhaseAborted
+	w.facts["authority"] = string(w.m.Source.Kind)
+	return nil
+}
+
+// moveOnce moves a file to a place that is empty, or sees that it was moved already.
+func moveOnce(from, to string) error {
+	there, err := exists(to)
+	if err != nil {
+		return err
+	}
+	here, err := exists(from)
+	switch {
+	case err != nil:
+		return err
+	case there && here:
+		return fmt.Errorf("both %s and its new place exist", filepath.Base(from))
+	case !here:
+		return nil // it was moved, or it never was there; what must be there is read back
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Move(from, to)
+}
+
+// sameEnd refuses a source that is not where freeze bound it.
+func sameEnd(bound manifest.Binding, found authority.Lineage) error {
+	if bound.Cursor == found.End.Cursor && bound.Revision == found.End.Revision && bound.LogicalDigest == found.Logical {
+		return nil
+	}
+	return refuse(KindUnproved, "source_moved_while_frozen",
+		"the source was bound at cursor %s and now ends at %s: somebody wrote behind the fence", bound.Cursor, found.End.Cursor)
+}

@@ -1,0 +1,140 @@
+package cutover
+
+import (
+	"context"
+	"time"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/bootstrap"
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// Access says how a store is opened.
+type Access int
+
+// The ways to open a store.
+const (
+	// AccessUntouched reads and leaves not one byte changed, also on a read-only mount.
+	AccessUntouched Access = iota
+	// AccessLive reads a store that LoopX may be writing, as LoopX itself would.
+	AccessLive
+	// AccessWrite may append.
+	AccessWrite
+)
+
+// Ref names a store to be opened.
+type Ref struct {
+	Kind     authority.Kind
+	Goal     string
+	Path     string             // document or database
+	Identity authority.Identity // expected, when known
+	// IdentityFile is the file store's identity file, which is shared by the Goals
+	// of its folder and stays there when a journal is moved.
+	IdentityFile string
+	Access       Access
+}
+
+// History is a store that can be audited and viewed.
+type History interface {
+	authority.Store
+	authority.Auditor
+	authority.Viewer
+}
+
+// Stores opens stores. Only the command line knows the drivers.
+type Stores interface {
+	Open(ctx context.Context, ref Ref) (History, error)
+	// Candidate opens a store under construction, and makes it if it is not there.
+	Candidate(ctx context.Context, ref Ref) (bootstrap.Candidate, error)
+	// Settle brings a database into one file that can be moved: no log beside it has content.
+	Settle(ctx context.Context, ref Ref) error
+	// Suits refuses a place whose file system lacks what durability needs.
+	Suits(dir string) error
+}
+
+// Probes makes the negative probe for an arm: a process that tries to write.
+type Probes func(arm authority.Kind) fence.Prober
+
+// Flow is a migration of one Goal, as one principal sees it.
+type Flow struct {
+	Place     authority.Place
+	Folder    *manifest.Folder
+	Stores    Stores
+	Probes    Probes
+	Clock     func() time.Time
+	Principal string // operating-system user
+	Actor     string // label beside it
+	Watch     func(Progress)
+	LockWait  time.Duration
+	// Registration is what the registry says of the Goal; empty without a registry.
+	Registration fence.Registration
+}
+
+// Progress is one sign of life of long work.
+type Progress struct {
+	Act   string // verify, copy, compare
+	Arm   string
+	Done  uint64 // rows
+	Total uint64 // rows, 0 when unknown
+}
+
+// Request is what an operator asks for.
+type Request struct {
+	Command     string
+	OperationID string
+	Execute     bool
+	PlanDigest  string           // with Execute
+	Through     authority.Cursor // with Execute, over a live source: N of the plan
+	To          Target
+	Accept      []manifest.Accepted
+	Parity      ParityOptions
+	// MaxStall is the longest write stall a cutover may cause.
+	MaxStall time.Duration
+}
+
+// Result is what a command answers.
+type Result struct {
+	Command     string
+	Status      string // preview, done, replayed, nothing_to_do
+	OperationID string
+	MigrationID string
+	Phase       manifest.Phase
+	Plan        *Plan
+	PlanDigest  string
+	Facts       map[string]string
+	Report      any      // parity.Report of a comparison
+	Next        []string // arguments of the command to run next
+}
+
+func (f *Flow) now() time.Time { return f.Clock().UTC().Truncate(time.Millisecond) }
+
+func (f *Flow) tell(p Progress) {
+	if f.Watch != nil {
+		f.Watch(p)
+	}
+}
+
+// ref names the store of a kind at LoopX's own place.
+func (f *Flow) ref(kind authority.Kind, access Access) Ref {
+	r := Ref{Kind: kind, Goal: f.Place.GoalID(), Access: access}
+	switch kind {
+	case authority.KindFile:
+		r.Path, r.IdentityFile = f.Place.Journal(), f.Place.StoreIdentity()
+	case authority.KindSQLite:
+		r.Path = f.Place.Database()
+	}
+	return r
+}
+
+// observe reads fence, selector and places, fresh.
+func (f *Flow) observe(ctx context.Context) (fence.Observation, error) {
+	return fence.Observe(ctx, f.Place, func(ctx context.Context, kind authority.Kind) (_ authority.Identity, err error) {
+		store, err := f.Stores.Open(ctx, f.ref(kind, AccessUntouched))
+		if err != nil {
+			return "", err
+		}
+		defer closing(store, &err)
+		return store.Identity(ctx)
+	})
+}

@@ -1,0 +1,137 @@
+package cutover
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
+)
+
+// capacity is the largest commit LoopX's SQLite store takes, in bytes of its
+// canonical request (docs/formats.md, "Limits").
+const capacity = 16 << 20
+
+// unholdable names what SQLite cannot hold of one transaction.
+func unholdable(row authority.Row) []Hold {
+	var holds []Hold
+	if bytes.ContainsAny([]byte(row.OperationID), "\xed") && loneSurrogate(row.OperationID) {
+		holds = append(holds, Hold{Code: "operation_id_not_unicode", Record: fmt.Sprintf("%q", row.OperationID), Cursor: row.Cursor,
+			Detail: "a lone surrogate in an operation id cannot be stored in SQLite"})
+	}
+	const keys = len(`{"events":,"expected_provider_revision":"sqlite:00000000000000000000000000000000:18446744073709551615","next_projection":,"operation_id":"","receipts":}`)
+	if size := keys + len(row.Events) + len(row.Projection) + len(row.Receipts) + len(row.OperationID); size > capacity {
+		holds = append(holds, Hold{Code: "commit_too_large", Record: row.OperationID, Cursor: row.Cursor,
+			Detail: fmt.Sprintf("about %d bytes; LoopX's SQLite store takes %d", size, capacity)})
+	}
+	return holds
+}
+
+func loneSurrogate(text string) bool {
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] == 0xED && text[i+1] >= 0xA0 {
+			return true
+		}
+	}
+	return false
+}
+
+// headHolds looks for open work, and for what breaks the record contract, in the
+// newest state. Todos are named by id only.
+func headHolds(projection authority.Canonical, goal string, now time.Time) []Hold {
+	var holds []Hold
+	if text(member(projection, "goal_id")) != goal {
+		holds = append(holds, Hold{Code: "head_of_another_goal", Record: text(member(projection, "goal_id")), Detail: "the head names another goal"})
+	}
+	if member(projection, "store_binding") != nil {
+		holds = append(holds, Hold{Code: "store_binding", Record: text(member(projection, "store_binding")), Detail: "the head is bound to one store; rebind it first"})
+	}
+	if mode := text(member(projection, "handoff_mode")); mode != "hard_lease" {
+		holds = append(holds, Hold{Code: "handoff_mode", Record: mode, Detail: "promotion covers hard_lease; the mode is never changed by the way"})
+	}
+	todos, todoHolds := todoHolds(member(projection, "todos"))
+	holds = append(holds, todoHolds...)
+	holds = append(holds, leaseHolds(member(projection, "leases"), todos, now)...)
+	return append(holds, contractHolds(projection)...)
+}
+
+func todoHolds(list []byte) (map[string]bool, []Hold) {
+	ids := map[string]bool{}
+	var holds []Hold
+	for i, todo := range elements(list) {
+		id := text(member(todo, "todo_id"))
+		switch {
+		case id == "":
+			holds = append(holds, Hold{Code: "todo_without_id", Record: fmt.Sprintf("todos[%d]", i), Detail: "a Todo has no id"})
+		case ids[id]:
+			holds = append(holds, Hold{Code: "todo_id_twice", Record: id, Detail: "two Todos have one id"})
+		}
+		ids[id] = true
+	}
+	return ids, holds
+}
+
+// leaseHolds: a lease that is active is open work. One that has expired and still
+// says active may be accepted by name, since LoopX never writes the expiry.
+func leaseHolds(list []byte, todos map[string]bool, now time.Time) []Hold {
+	var holds []Hold
+	for _, lease := range elements(list) {
+		id := text(member(lease, "todo_id"))
+		if !todos[id] {
+			holds = append(holds, Hold{Code: "lease_without_todo", Record: id, Detail: "a lease names a Todo that is not there"})
+		}
+		if text(member(lease, "status")) != "active" {
+			continue
+		}
+		expires, err := time.Parse(time.RFC3339, text(member(lease, "expires_at")))
+		if err == nil && !expires.After(now) {
+			holds = append(holds, Hold{Code: "lease_expired_still_active", Record: id, Acceptable: true, Detail: "the lease has expired and is still marked active"})
+			continue
+		}
+		holds = append(holds, Hold{Code: "lease_active", Record: id, Detail: "release or complete it first"})
+	}
+	return holds
+}
+
+// contractHolds refuses a head whose declared field list is none that LoopX released,
+// and names the fields that make the difference.
+func contractHolds(projection authority.Canonical) []Hold {
+	model := member(projection, "todo_read_model")
+	if model == nil {
+		return []Hold{{Code: "read_model_missing", Record: "todo_read_model", Detail: "the head declares no record contract"}}
+	}
+	var declared []string
+	for _, field := range elements(member(model, "contract_fields")) {
+		declared = append(declared, text(field))
+	}
+	missing := contractGap(declared, text(member(model, "schema_version")))
+	if len(missing) == 0 {
+		return nil
+	}
+	return []Hold{{Code: "contract_unknown", Record: strings.Join(missing, ","), Detail: "contract_fields is no list that LoopX released; these are missing or unknown"}}
+}
+
+func elements(list []byte) [][]byte {
+	if len(list) == 0 || list[0] != '[' {
+		return nil
+	}
+	var all [][]byte
+	for element := range canonical.Elements(list) {
+		all = append(all, element)
+	}
+	return all
+}
+
+// text is a canonical JSON string's value, empty for anything else.
+func text(literal []byte) string {
+	if len(literal) == 0 || literal[0] != '"' {
+		return ""
+	}
+	value, err := canonical.ParseString(literal)
+	if err != nil {
+		return ""
+	}
+	return value
+}

@@ -1,0 +1,91 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/fence"
+)
+
+// Inspection is everything that can be learnt of a Goal without changing a byte.
+type Inspection struct {
+	Observation fence.Observation
+	Verdict     fence.Verdict
+	Stores      []StoreInspection
+	Holds       []Hold
+}
+
+// StoreInspection is one store at LoopX's own place, audited in full.
+type StoreInspection struct {
+	Kind      authority.Kind
+	Where     string // relative to the runtime root
+	Authority bool
+	Lineage   authority.Lineage
+	Head      authority.Head
+	// Defect is why the audit ended early, nil for a history that verifies.
+	Defect error
+}
+
+// Inspect says who the authority is and why, audits every store that stands at
+// LoopX's places, and names what would hold a migration.
+func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
+	now, err := f.look(ctx)
+	if err != nil {
+		return Inspection{}, err
+	}
+	seen := Inspection{Observation: now.observation, Verdict: now.verdict}
+	for kind, there := range map[authority.Kind]bool{authority.KindFile: now.observation.Journal, authority.KindSQLite: now.observation.Database} {
+		if !there {
+			continue
+		}
+		store, err := f.inspectStore(ctx, kind)
+		if err != nil {
+			return seen, err
+		}
+		store.Authority = !now.verdict.Blocked && now.verdict.Kind == kind
+		seen.Stores = append(seen.Stores, store)
+		if store.Defect == nil && kind == authority.KindFile {
+			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), f.now())...)
+		}
+	}
+	around, err := f.around()
+	seen.Holds = append(seen.Holds, around...)
+	sortHolds(seen.Holds)
+	return seen, err
+}
+
+func (f *Flow) inspectStore(ctx context.Context, kind authority.Kind) (s StoreInspection, err error) {
+	ref := f.ref(kind, AccessUntouched)
+	s = StoreInspection{Kind: kind, Where: f.Place.Rel(ref.Path)}
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return s, err
+	}
+	defer closing(store, &err)
+	s.Lineage, s.Defect = f.audit(ctx, store, nil, nil)
+	if s.Defect != nil {
+		if ctx.Err() != nil {
+			return s, ctx.Err()
+		}
+		return s, nil
+	}
+	s.Head, err = store.Load(ctx)
+	if errors.Is(err, authority.ErrMissing) {
+		err = nil
+	}
+	return s, err
+}
+
+// around turns what goes on around the Goal into holds.
+func (f *Flow) around() ([]Hold, error) {
+	remarks, err := fence.Around(f.Place, f.Registration)
+	if err != nil {
+		return nil, &Refusal{Kind: KindUnproved, Reason: "surroundings_unreadable", Sentence: "what goes on around the goal cannot be read", Err: err}
+	}
+	var holds []Hold
+	for _, r := range remarks {
+		holds = append(holds, Hold{Code: r.Code, Record: r.Record, Detail: r.Detail})
+	}
+	return holds, nil
+}

@@ -1,0 +1,170 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// planCutover plans freeze, tail, compare and promote as one command.
+func (f *Flow) planCutover(ctx context.Context, now seen, r Request) (Plan, error) {
+	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePlanned {
+		r.To.Kind = m.Target.Kind
+	}
+	p, err := f.planLive(ctx, now, r)
+	if p.Target.Elsewhere {
+		return p, refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
+	}
+	p.Limits = map[string]string{"max_stall_ms": strconv.FormatInt(r.MaxStall.Milliseconds(), 10)}
+	p.Effects = []string{
+		"copy the history into a candidate while the source stays live, and compare all of it",
+		"hold LoopX's locks and publish a frozen selector: the write stall begins",
+		"copy and compare what came since; give up and undo if the stall grows past the limit",
+		"move candidate and journal, publish the selector: the write stall ends",
+		"read both whole histories again",
+	}
+	return p, err
+}
+
+// cutover is freeze, tail, compare and promote in one. Until the selector is
+// published everything can be undone, and is when the stall grows past the limit.
+func (f *Flow) cutover(ctx context.Context, w *work) error {
+	if w.m.Phase == manifest.PhasePlanned && f.selectorState() != fence.SelectorFrozen {
+		if err := f.precopy(ctx, w); err != nil || w.refused != nil {
+			return err
+		}
+	}
+	if err := f.readSource(ctx, w); err != nil {
+		return err
+	}
+	watched, cancel := f.watchStall(ctx, w)
+	defer cancel()
+	err := f.behindTheFence(watched, w)
+	switch state := f.selectorState(); {
+	case err == nil:
+	case state == fence.SelectorFrozen && ctx.Err() == nil && watched.Err() != nil:
+		return f.tooLong(ctx, w)
+	case state != fence.SelectorFrozen && w.m.Phase == manifest.PhasePlanned:
+		return errors.Join(err, f.dropIntent(w)) // nothing was fenced; the candidate stays
+	default:
+		return err
+	}
+	if err := f.published(ctx, w); err != nil {
+		return err
+	}
+	if err := w.unlock(); err != nil {
+		return err
+	}
+	return f.rereadAll(ctx, w)
+}
+
+// watchStall bounds the write stall. A step that is being resumed has none to keep:
+// finishing it is then the shortest way out.
+func (f *Flow) watchStall(ctx context.Context, w *work) (context.Context, context.CancelFunc) {
+	if w.request.MaxStall == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, w.request.MaxStall)
+}
+
+func (f *Flow) selectorState() fence.SelectorState { return fence.ReadSelector(f.Place).State }
+
+// precopy does everything that does not need the fence: a candidate that follows the
+// source, proved and compared through a cursor. It predicts the stall and refuses,
+// before anything is fenced, what cannot fit.
+func (f *Flow) precopy(ctx context.Context, w *work) error {
+	if err := f.importHistory(ctx, w); err != nil {
+		return err
+	}
+	report, err := f.parity(ctx, w.m, w.request.Parity)
+	if err != nil {
+		return err
+	}
+	w.report = report
+	if w.refused = unqualified(report); w.refused != nil {
+		return nil
+	}
+	verdict, err := f.comparison(ctx, w)
+	if err != nil {
+		return err
+	}
+	w.m.Verdicts = append(w.m.Verdicts, verdict)
+	begun := time.Now()
+	if err := f.copyAndProve(ctx, w, proved(w.m.Target)); err != nil { // what came meanwhile, to see what a tail costs
+		return err
+	}
+	predicted := 3 * time.Since(begun)
+	w.facts["predicted_stall_ms"] = strconv.FormatInt(predicted.Milliseconds(), 10)
+	if predicted > w.request.MaxStall {
+		w.refused = refuse(KindRefused, "stall_too_long", "a stall of about %d ms was predicted and %d ms are allowed; nothing was fenced",
+			predicted.Milliseconds(), w.request.MaxStall.Milliseconds())
+		return nil
+	}
+	return f.save(w)
+}
+
+// behindTheFence is the write stall: from the frozen selector to the published one.
+func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
+	if f.selectorState() == fence.SelectorSelection && w.m.Phase == manifest.PhaseVerified {
+		return nil // published before the step died
+	}
+	if w.m.Phase == manifest.PhasePlanned {
+		if err := f.lockWriters(ctx, w); err != nil {
+			return err
+		}
+		if err := f.freeze(ctx, w); err != nil {
+			return err
+		}
+	}
+	if w.m.Phase == manifest.PhaseFrozen {
+		if err := f.copyAndProve(ctx, w, proved(w.m.Target)); err != nil {
+			return err
+		}
+		w.m.Phase = manifest.PhaseVerified // the prefix's verdict and the tail's equal digests, joined
+		if err := f.save(w); err != nil {
+			return err
+		}
+	}
+	if err := f.lockWriters(ctx, w); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f.switchOver(ctx, w)
+}
+
+// tooLong undoes the freeze: the source is the authority again, and the candidate
+// stays to be gone on with.
+func (f *Flow) tooLong(ctx context.Context, w *work) error {
+	if err := f.backToSource(ctx, w); err != nil {
+		return err
+	}
+	w.m.Phase, w.m.Fence = manifest.PhasePlanned, nil
+	w.refused = refuse(KindRefused, "stall_exceeded", "the stall grew past %d ms; everything was undone and the source is the authority", w.request.MaxStall.Milliseconds())
+	return nil
+}
+
+// backToSource takes back what was done behind the frozen selector before it was
+// published, and restores the selector.
+func (f *Flow) backToSource(ctx context.Context, w *work) error {
+	if err := moveOnce(f.retiredJournal(w.m.MigrationID), f.Place.Journal()); err != nil {
+		return err
+	}
+	candidate, err := f.candidate(w.m)
+	if err != nil {
+		return err
+	}
+	if there, err := f.candidateInPlace(ctx, w); err != nil {
+		return err
+	} else if there {
+		if err := moveOnce(f.Place.Database(), candidate.Path); err != nil {
+			return err
+		}
+	}
+	return fence.Restore(f.Place, w.m.Selector)
+}

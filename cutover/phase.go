@@ -1,0 +1,59 @@
+package cutover
+
+import (
+	"slices"
+
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// Commands of the flow.
+const (
+	CommandFreeze   = "freeze"
+	CommandImport   = "import"
+	CommandCompare  = "compare"
+	CommandPromote  = "promote"
+	CommandAbort    = "abort"
+	CommandRollback = "rollback"
+	CommandCutover  = "cutover"
+	CommandResume   = "resume"
+)
+
+// moves is the table of legal moves: in which phases a command may begin. Which
+// phase it ends in is the command's own result; an import of a live source, for
+// one, stays planned.
+var moves = map[string][]manifest.Phase{
+	CommandFreeze: {manifest.PhaseNone, manifest.PhasePlanned, manifest.PhaseAborted, manifest.PhaseRolledBack, manifest.PhasePromoted},
+	CommandImport: {manifest.PhaseNone, manifest.PhasePlanned, manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseAborted,
+		manifest.PhaseRolledBack, manifest.PhasePromoted},
+	CommandCompare: {manifest.PhasePlanned, manifest.PhaseImported, manifest.PhaseVerified},
+	CommandPromote: {manifest.PhaseVerified},
+	CommandAbort: {manifest.PhasePlanned, manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified,
+		manifest.PhaseTargetFenced, manifest.PhaseExported},
+	CommandRollback: {manifest.PhasePromoted},
+}
+
+// may reports whether a command may begin in a phase.
+func may(command string, phase manifest.Phase) bool {
+	return slices.Contains(moves[command], phase)
+}
+
+// opens reports whether a command in this phase begins a new migration.
+func opens(command string, phase manifest.Phase) bool {
+	begins := command == CommandFreeze || command == CommandImport || command == CommandCutover
+	return begins && (phase.Closed() || phase == manifest.PhasePromoted)
+}
+
+// nextCommand is what an operator does next in a phase, empty when nothing is due.
+func nextCommand(phase manifest.Phase) string {
+	switch phase {
+	case manifest.PhaseNone, manifest.PhasePlanned:
+		return CommandFreeze
+	case manifest.PhaseFrozen:
+		return CommandImport
+	case manifest.PhaseImported:
+		return CommandCompare
+	case manifest.PhaseVerified:
+		return CommandPromote
+	}
+	return ""
+}

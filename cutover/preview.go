@@ -1,0 +1,280 @@
+package cutover
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// newPlan begins a plan from what was seen.
+func (f *Flow) newPlan(now seen, r Request) Plan {
+	p := Plan{SchemaVersion: PlanSchema, Command: r.Command, GoalID: f.Place.GoalID(), OperationID: r.OperationID,
+		Phase: now.snap.Phase(), Accepted: r.Accept}
+	if m := now.snap.Manifest; m != nil && !opens(r.Command, m.Phase) {
+		p.MigrationID, p.Manifest = m.MigrationID, now.snap.Digest
+		p.Source = side(m.Source)
+		p.Target = side(m.Target)
+		return p
+	}
+	p.Phase = manifest.PhaseNone
+	p.MigrationID = mint(p.GoalID, r.OperationID)
+	p.Source = PlanSide{Kind: now.verdict.Kind}
+	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Elsewhere: r.To.Path != ""}
+	return p
+}
+
+func side(b manifest.Binding) PlanSide {
+	return PlanSide{Kind: b.Kind, Identity: b.Identity, Elsewhere: b.Elsewhere, Cursor: b.Cursor, Revision: b.Revision}
+}
+
+// planLive plans over a source that is still live: it must be the authority, verify
+// in full, and pass through the bound cursor.
+func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) {
+	p := f.newPlan(now, r)
+	p.Manifest = authority.Digest{}
+	if err := supported(now, p); err != nil {
+		return p, err
+	}
+	found, err := f.proveLive(ctx, now.verdict.Kind, r.Through)
+	if err != nil {
+		return p, err
+	}
+	p.source = &found.proof
+	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Cursor: found.at.Cursor, Revision: found.at.Revision}
+	holds, err := f.holds(now, p, found)
+	if err != nil {
+		return p, err
+	}
+	p.Holds = holds
+	return p, accept(p.Holds, r.Accept)
+}
+
+// supported refuses a pair of stores that no migration goes between.
+func supported(now seen, p Plan) error {
+	switch {
+	case now.verdict.Blocked:
+		refusal := refuse(KindUnproved, now.verdict.Reason, "no store is the authority now: %s", now.verdict.Detail)
+		refusal.Next = []string{"status"}
+		return refusal
+	case p.Target.Kind == "":
+		return refuse(KindUsage, "target_required", "%s needs --to (for example --to sqlite:)", p.Command)
+	case now.verdict.Kind != authority.KindFile || p.Target.Kind != authority.KindSQLite:
+		return refuse(KindRefused, "pair_not_supported", "the authority is the %s store; this build moves file to sqlite, not %s to %s",
+			now.verdict.Kind, now.verdict.Kind, p.Target.Kind)
+	case p.Target.Elsewhere && p.Command == CommandFreeze:
+		return refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
+	}
+	return nil
+}
+
+// liveSource is a source that was proved while it is live.
+type liveSource struct {
+	proof
+	head      authority.Canonical
+	at        authority.Bookmark // the bound cursor and its revision
+	oversized []Hold             // records the target cannot hold
+}
+
+// proveLive audits the source and finds the revision at the bound cursor, which is
+// the end of the history when none is bound yet.
+func (f *Flow) proveLive(ctx context.Context, kind authority.Kind, through authority.Cursor) (found liveSource, err error) {
+	store, err := f.Stores.Open(ctx, f.ref(kind, AccessUntouched))
+	if err != nil {
+		return found, err
+	}
+	defer closing(store, &err)
+	found.lineage, err = f.audit(ctx, store, nil, func(row authority.Row) error {
+		if row.Cursor == through {
+			found.at = authority.Bookmark{Cursor: row.Cursor, Revision: row.Revision}
+		}
+		found.oversized = append(found.oversized, unholdable(row)...)
+		found.head = append(found.head[:0], row.Projection...)
+		return nil
+	})
+	if err != nil {
+		return found, err
+	}
+	if through == 0 {
+		found.at = authority.Bookmark{Cursor: found.lineage.End.Cursor, Revision: found.lineage.End.Revision}
+	}
+	if found.at.Cursor != through && through != 0 {
+		return found, refuse(KindConflict, "plan_changed", "the history ends at cursor %s, before the bound cursor %s", found.lineage.End.Cursor, through)
+	}
+	if found.lineage.End.Cursor == 0 {
+		return found, refuse(KindRefused, "source_empty", "the source holds no transaction")
+	}
+	found.fields = fieldManifest(found.head)
+	return found, nil
+}
+
+func (f *Flow) planFreeze(ctx context.Context, now seen, r Request) (Plan, error) {
+	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePlanned {
+		r.To.Kind = m.Target.Kind
+	}
+	p, err := f.planLive(ctx, now, r)
+	p.Effects = []string{
+		"hold LoopX's locks of this goal, both families",
+		"publish a frozen selector at " + f.Place.Rel(f.Place.Selector()) + " (it was: " + string(now.observation.Selector.State) + ")",
+		"read the source again behind it and bind its lineage",
+		"try to write as a LoopX writer would, which must fail",
+		"while frozen, LoopX refuses reads as well as writes of this goal",
+	}
+	return p, err
+}
+
+func (f *Flow) planImport(ctx context.Context, now seen, r Request) (Plan, error) {
+	var p Plan
+	var err error
+	switch m := now.snap.Manifest; {
+	case m == nil || opens(CommandImport, m.Phase) || m.Phase == manifest.PhasePlanned:
+		if m != nil && m.Phase == manifest.PhasePlanned {
+			r.To.Kind = m.Target.Kind
+		}
+		p, err = f.planLive(ctx, now, r)
+		p.Effects = []string{"the source stays live and the authority; its history is copied as far as it has come"}
+	default:
+		p = f.newPlan(now, r)
+	}
+	where := "authority-transition/loopx-migrate/…/staging/" + p.MigrationID
+	if p.Target.Elsewhere {
+		where = "the path given by --to"
+	}
+	p.Effects = append(p.Effects, "copy every transaction into a candidate at "+where, "audit the candidate in full and compare the logical digests")
+	return p, err
+}
+
+func (f *Flow) planPromote(_ context.Context, now seen, r Request) (Plan, error) {
+	p := f.newPlan(now, r)
+	m := now.snap.Manifest
+	if m.Target.Elsewhere {
+		return p, refuse(KindRefused, "target_not_promotable", "the candidate stands outside LoopX's place; it serves import, compare and verify")
+	}
+	if now.verdict.Migration != m.MigrationID {
+		return p, refuse(KindUnproved, "fence_lost", "the selector is not this migration's frozen one: %s", now.verdict.Row)
+	}
+	if now.observation.Database {
+		p.Holds = append(p.Holds, Hold{Code: "database_in_the_way", Record: f.Place.Rel(f.Place.Database()), Detail: "a database stands at the target's place"})
+	}
+	if !probed(m.Fence) {
+		p.Holds = append(p.Holds, Hold{Code: "fence_not_probed", Record: m.Fence.ID, Detail: "no writer was seen to be refused behind this fence"})
+	}
+	p.Effects = []string{
+		"move the candidate to " + f.Place.Rel(f.Place.Database()),
+		"move the journal to " + f.Place.Rel(f.retiredJournal(m.MigrationID)),
+		"read both back",
+		"publish the selector: provider sqlite, " + string(m.Target.Identity),
+		"read both whole histories again",
+	}
+	return p, nil
+}
+
+func probed(fence *manifest.Fence) bool {
+	for _, p := range fence.Probes {
+		if p.Refused {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Flow) planAbort(_ context.Context, now seen, r Request) (Plan, error) {
+	p := f.newPlan(now, r)
+	m := now.snap.Manifest
+	restore := "the selector is as it was; it stays"
+	if m.Fence != nil {
+		restore = "restore the selector: " + string(originalState(m.Selector))
+	}
+	p.Effects = []string{"put the journal back if a promotion had moved it", "set the candidate aside in quarantine (it is kept)", restore,
+		"the source stays the authority"}
+	return p, nil
+}
+
+func originalState(s manifest.Selector) string {
+	if s.Present {
+		return "the selection that stood there"
+	}
+	return "absent"
+}
+
+// executeLine is the command line that does a previewed plan, after the program's name.
+func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
+	line := []string{r.Command}
+	if r.To.Kind != "" {
+		line = append(line, "--to", string(r.To.Kind)+":"+r.To.Path)
+	}
+	for _, a := range r.Accept {
+		line = append(line, "--accept", a.Hold+":"+a.Record, "--owner", a.Owner, "--reason", a.Reason)
+	}
+	if r.MaxStall != 0 {
+		line = append(line, "--max-stall", r.MaxStall.String())
+	}
+	if r.Parity.MinimumOperations != 0 {
+		line = append(line, "--minimum-operations", strconv.FormatUint(r.Parity.MinimumOperations, 10))
+	}
+	for _, kind := range r.Parity.RequireEventKinds {
+		line = append(line, "--require-event-kind", kind)
+	}
+	if bound := p.bound(); p.Manifest.IsZero() && bound != 0 {
+		line = append(line, "--through", bound.String())
+	}
+	return append(line, "--operation-id", r.OperationID, "--plan-digest", digest, "--execute")
+}
+
+// nextLine is the command an operator runs after one that is done.
+func (f *Flow) nextLine(phase manifest.Phase) []string {
+	if next := nextCommand(phase); next != "" && phase != manifest.PhaseNone {
+		return []string{next}
+	}
+	return []string{"status"}
+}
+
+// freeSpace is what a place has left for this user, in bytes.
+func freeSpace(dir string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(nearest(dir), &s); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", filepath.Base(dir), err)
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
+
+// holds gathers every named reason why the step may not run now.
+func (f *Flow) holds(now seen, p Plan, found liveSource) ([]Hold, error) {
+	holds := append(headHolds(found.head, p.GoalID, f.now()), found.oversized...)
+	if now.observation.Database && !p.Target.Elsewhere {
+		holds = append(holds, Hold{Code: "database_in_the_way", Record: f.Place.Rel(f.Place.Database()),
+			Detail: "a database stands at the target's place already; nothing is ever overwritten"})
+	}
+	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePromoted {
+		holds = append(holds, Hold{Code: "migration_promoted", Record: m.MigrationID, Detail: "the last migration of this goal is promoted; roll it back or move on from its target"})
+	}
+	need := 3 * uint64(max(found.lineage.Bytes, 1<<20))
+	free, err := freeSpace(f.Folder.Dir())
+	if err != nil {
+		return nil, err
+	}
+	if free < need {
+		holds = append(holds, Hold{Code: "no_space", Record: f.Place.Rel(f.Folder.Dir()),
+			Detail: "candidate and way back need three times the size of the source"})
+	}
+	if err := f.Stores.Suits(nearest(f.Folder.Dir())); err != nil {
+		holds = append(holds, Hold{Code: "file_system_unsuitable", Record: f.Place.Rel(f.Folder.Dir()), Detail: firstLine(err)})
+	}
+	around, err := f.around()
+	if err != nil {
+		return nil, err
+	}
+	holds = append(holds, around...)
+	sortHolds(holds)
+	return holds, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,466 @@
+package cutover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// step is one command of the flow: how it is planned, and how it is done.
+type step struct {
+	// plan says what would be done, from a fresh look. It changes nothing. The
+	// request's Through is the bound cursor of an execution, zero for a preview.
+	plan func(ctx context.Context, now seen, r Request) (Plan, error)
+	// prepare does the long reading before any lock is taken. It is nil where there is none.
+	prepare func(ctx context.Context, w *work) error
+	// writers says whether LoopX's writers are kept out while the step performs.
+	writers writers
+	// perform does it, or sees that it is done already. The intent stands in the
+	// manifest when it is called; what it leaves in w is recorded.
+	perform func(ctx context.Context, w *work) error
+}
+
+// writers says what becomes of LoopX's writers during a step.
+type writers int
+
+const (
+	writersGoOn   writers = iota // they go on, or the frozen selector stops them
+	writersWaited                // their locks are held
+)
+
+// seen is a fresh look at record and Goal.
+type seen struct {
+	snap        manifest.Snapshot
+	observation fence.Observation
+	verdict     fence.Verdict
+}
+
+// look reads the record and the Goal. It changes nothing.
+func (f *Flow) look(ctx context.Context) (seen, error) {
+	snap, err := f.Folder.Load()
+	if err != nil {
+		return seen{}, err
+	}
+	o, err := f.observe(ctx)
+	return seen{snap: snap, observation: o, verdict: o.Authority()}, err
+}
+
+// work is a step in progress: the manifest it changes and what it will have said.
+type work struct {
+	snap     manifest.Snapshot
+	m        *manifest.Manifest // == snap.Manifest, changed in place and saved
+	request  Request
+	facts    map[string]string
+	evidence map[string]string
+	report   any
+	refused  *Refusal // a decided refusal to record as the outcome
+	// source is what the long reading before the locks has proved of the source.
+	source *proof
+	// unlock gives LoopX's locks back; a step calls it as soon as it can.
+	unlock func() error
+}
+
+// Run previews or executes one command.
+func (f *Flow) Run(ctx context.Context, r Request) (Result, error) {
+	s, known := f.steps()[r.Command]
+	if !known {
+		return Result{}, refuse(KindUsage, "unknown_command", "there is no step %q", r.Command)
+	}
+	if !r.Execute {
+		return f.preview(ctx, s, r)
+	}
+	return f.guarded(ctx, r, func(command manifest.Command, fingerprint authority.Digest) (Result, error) {
+		return f.execute(ctx, s, r, command, fingerprint)
+	})
+}
+
+// guarded lets an executed command through once: a stored outcome is the answer, a
+// principal without a grant is refused, and two commands of this tool never work on
+// one Goal at a time. Until the lock is held nothing is written.
+func (f *Flow) guarded(ctx context.Context, r Request, do func(manifest.Command, authority.Digest) (Result, error)) (Result, error) {
+	command, fingerprint, err := f.identify(r)
+	if err != nil {
+		return Result{}, err
+	}
+	if result, done, err := f.replay(command, fingerprint); done {
+		return result, err
+	}
+	if err := f.authorize(); err != nil {
+		return Result{}, err
+	}
+	unlock, err := f.operatorLock(ctx, r.Command)
+	if err != nil {
+		return Result{}, err
+	}
+	if result, done, err := f.replay(command, fingerprint); done {
+		return result, errors.Join(err, unlock())
+	}
+	result, err := do(command, fingerprint)
+	return result, errors.Join(err, unlock())
+}
+
+func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
+	now, err := f.look(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := requirePhase(r.Command, now.snap); err != nil {
+		return Result{}, err
+	}
+	plan, err := s.plan(ctx, now, r)
+	if err != nil {
+		return Result{}, err
+	}
+	digest, err := plan.Digest()
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Command: r.Command, Status: "preview", OperationID: r.OperationID,
+		MigrationID: plan.MigrationID, Phase: now.snap.Phase(), Plan: &plan, PlanDigest: digest, Report: plan.report}
+	if err := held(plan); err != nil {
+		return result, err
+	}
+	if r.Command == CommandCompare {
+		if refusal := unqualified(plan.report); refusal != nil {
+			return result, refusal
+		}
+	}
+	result.Next = f.executeLine(r, plan, digest)
+	return result, nil
+}
+
+func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.Command, fingerprint authority.Digest) (Result, error) {
+	w, err := f.begin(ctx, s, r, fingerprint)
+	var refusal *Refusal
+	if errors.As(err, &refusal) && refusal.Kind.decided() {
+		return Result{}, errors.Join(refusal, f.storeRefusal(command, fingerprint, refusal))
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if step := w.m.StepOf(r.OperationID); step != nil { // it died between its record and its outcome
+		w.facts = step.Facts
+		return f.finish(command, fingerprint, w)
+	}
+	if err := errors.Join(s.perform(ctx, w), w.unlock()); err != nil {
+		return Result{}, f.unproved(err, w)
+	}
+	if w.refused != nil {
+		if err := f.dropIntent(w); err != nil {
+			return Result{}, err
+		}
+		return Result{Command: r.Command, Report: w.report, Facts: w.facts},
+			errors.Join(w.refused, f.storeRefusal(command, fingerprint, w.refused))
+	}
+	if err := f.record(w, fingerprint); err != nil {
+		return Result{}, err
+	}
+	return f.finish(command, fingerprint, w)
+}
+
+// begin brings the record to the point where the step's intent stands in it and the
+// locks it needs are held: either an earlier run of the same operation left the
+// intent, or the plan is made again, is the one that was previewed, and nothing
+// holds it. An error leaves no lock and no new intent.
+func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authority.Digest) (*work, error) {
+	now, err := f.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := newWork(now.snap, r)
+	if m := now.snap.Manifest; m != nil && m.Intent != nil && !overrides(r, m.Intent) {
+		if err := sameIntent(m.Intent, r, fingerprint); err != nil {
+			return nil, err
+		}
+		return w, f.ready(ctx, s, w)
+	}
+	if m := now.snap.Manifest; m != nil && m.StepOf(r.OperationID) != nil {
+		return w, nil
+	}
+	plan, digest, err := f.agreed(ctx, s, r, now)
+	if err != nil {
+		return nil, err
+	}
+	w.source, w.report = plan.source, plan.report
+	if err := f.ready(ctx, s, w); err != nil {
+		return nil, err
+	}
+	if err := f.stillSo(ctx, now); err != nil {
+		return nil, errors.Join(err, w.unlock())
+	}
+	if err := f.intend(w, plan, digest, fingerprint); err != nil {
+		return nil, errors.Join(err, w.unlock())
+	}
+	return w, nil
+}
+
+// agreed makes the plan again and returns it if it is the one that was previewed
+// and nothing holds it.
+func (f *Flow) agreed(ctx context.Context, s step, r Request, now seen) (Plan, string, error) {
+	if err := requirePhase(r.Command, now.snap); err != nil {
+		return Plan{}, "", err
+	}
+	plan, err := s.plan(ctx, now, r)
+	if err != nil {
+		return Plan{}, "", err
+	}
+	digest, err := plan.Digest()
+	if err != nil {
+		return Plan{}, "", err
+	}
+	if err := held(plan); err != nil {
+		return Plan{}, "", err
+	}
+	if digest != r.PlanDigest {
+		refusal := refuse(KindConflict, "plan_changed", "the plan is now %s, not the one that was previewed; nothing was changed", digest)
+		refusal.Next = []string{r.Command}
+		return Plan{}, "", refusal
+	}
+	return plan, digest, nil
+}
+
+// ready does the long reading and takes LoopX's locks, where the step wants them.
+func (f *Flow) ready(ctx context.Context, s step, w *work) error {
+	if s.prepare != nil {
+		if err := s.prepare(ctx, w); err != nil {
+			return err
+		}
+	}
+	if s.writers == writersGoOn {
+		return nil
+	}
+	return f.lockWriters(ctx, w)
+}
+
+// lockWriters keeps LoopX's writers out until w.unlock.
+func (f *Flow) lockWriters(ctx context.Context, w *work) error {
+	held, err := fence.Lock(ctx, f.Place, fence.LockRequest{StateFile: f.Registration.StateFile, Wait: f.LockWait, Operation: "loopx-migrate " + w.request.Command})
+	if err != nil {
+		return err
+	}
+	w.unlock = held.Release
+	return nil
+}
+
+// stillSo refuses to go on if the authority changed while the plan was made.
+func (f *Flow) stillSo(ctx context.Context, before seen) error {
+	now, err := f.look(ctx)
+	if err != nil {
+		return err
+	}
+	if now.verdict.Row != before.verdict.Row || now.verdict.Identity != before.verdict.Identity ||
+		!bytes.Equal(now.observation.Selector.Text, before.observation.Selector.Text) {
+		return refuse(KindConflict, "authority_changed", "the authority was %q and is now %q; nothing was changed", before.verdict.Row, now.verdict.Row)
+	}
+	return nil
+}
+
+func newWork(snap manifest.Snapshot, r Request) *work {
+	return &work{snap: snap, m: snap.Manifest, request: r, facts: map[string]string{}, evidence: map[string]string{},
+		unlock: func() error { return nil }}
+}
+
+// undoable reports whether a rollback was begun that can still be taken back.
+func undoable(m *manifest.Manifest) bool {
+	return m != nil && m.Phase == manifest.PhasePromoted && m.Intent != nil && m.Intent.Command == CommandRollback
+}
+
+// overrides reports whether a command may begin although another step died: giving
+// up undoes whatever that step did.
+func overrides(r Request, intent *manifest.Intent) bool {
+	return r.Command == CommandAbort && intent.Command != CommandAbort
+}
+
+func sameIntent(intent *manifest.Intent, r Request, fingerprint authority.Digest) error {
+	if intent.OperationID == r.OperationID && intent.Fingerprint == fingerprint {
+		return nil
+	}
+	refusal := refuse(KindUnproved, "step_unfinished", "%s was begun by operation %s and did not finish", intent.Command, intent.OperationID)
+	refusal.Next = []string{CommandResume}
+	return refusal
+}
+
+func requirePhase(command string, snap manifest.Snapshot) error {
+	if m := snap.Manifest; m != nil && m.Intent != nil && command != CommandAbort {
+		return sameIntent(m.Intent, Request{}, authority.Digest{})
+	}
+	if may(command, snap.Phase()) || command == CommandAbort && undoable(snap.Manifest) {
+		return nil
+	}
+	refusal := refuse(KindRefused, "wrong_phase", "%s cannot run in phase %s; nothing was changed", command, snap.Phase())
+	if next := nextCommand(snap.Phase()); next != "" {
+		refusal.Next = []string{next}
+	}
+	return refusal
+}
+
+// intend writes the intent, in a new manifest if the plan opens a migration.
+func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.Digest) error {
+	planDigest, err := authority.ParseDigest(digest[len("sha256:"):])
+	if err != nil {
+		return err
+	}
+	if w.m == nil || w.m.MigrationID != plan.MigrationID {
+		w.m = &manifest.Manifest{
+			SchemaVersion: manifest.SchemaVersion, MigrationID: plan.MigrationID, GoalID: plan.GoalID, Phase: manifest.PhasePlanned,
+			Source: manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity},
+			Target: manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Elsewhere: plan.Target.Elsewhere},
+		}
+		if err := f.rememberHost(w.m.MigrationID, w.request.To.Path); err != nil {
+			return err
+		}
+	}
+	w.m.Accepted = append(w.m.Accepted, plan.Accepted...)
+	w.m.Intent = &manifest.Intent{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
+		Principal: f.Principal, PlanDigest: planDigest, At: f.now()}
+	return f.save(w)
+}
+
+func (f *Flow) rememberHost(migration, elsewhere string) error {
+	host, err := f.Folder.LoadHost()
+	if err != nil {
+		return err
+	}
+	host.RuntimeRoot = f.Place.Root()
+	if elsewhere != "" {
+		if host.Targets == nil {
+			host.Targets = map[string]string{}
+		}
+		host.Targets[migration] = elsewhere
+	}
+	return f.Folder.SaveHost(host)
+}
+
+// save writes the manifest as it stands and takes what was read back.
+func (f *Flow) save(w *work) error {
+	snap, err := f.Folder.Save(w.snap, w.m)
+	if err != nil {
+		return err
+	}
+	w.snap, w.m = snap, snap.Manifest
+	return nil
+}
+
+// record closes the step: chained into the manifest, the intent gone.
+func (f *Flow) record(w *work, fingerprint authority.Digest) error {
+	started := f.now()
+	if w.m.Intent != nil {
+		started = w.m.Intent.At
+	}
+	w.m.Intent = nil
+	err := w.m.AddStep(manifest.Step{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
+		Principal: f.Principal, Actor: f.Actor, Phase: w.m.Phase, StartedAt: started, FinishedAt: f.now(),
+		Facts: w.facts, Evidence: w.evidence})
+	if err != nil {
+		return err
+	}
+	return f.save(w)
+}
+
+// dropIntent takes the intent of a step back that was refused without an effect.
+func (f *Flow) dropIntent(w *work) error {
+	w.m.Intent = nil
+	return f.save(w)
+}
+
+func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w *work) (Result, error) {
+	err := f.Folder.StoreOutcome(command, manifest.Outcome{
+		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
+		GoalID: command.GoalID, Fingerprint: fingerprint, MigrationID: w.m.MigrationID, ReasonCode: "done",
+		Sentence: "done", Facts: w.facts, At: f.now()})
+	if err != nil {
+		return Result{}, f.unproved(err, w)
+	}
+	return Result{Command: command.Kind, Status: "done", OperationID: command.OperationID, MigrationID: w.m.MigrationID,
+		Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: f.nextLine(w.m.Phase)}, nil
+}
+
+func (f *Flow) storeRefusal(command manifest.Command, fingerprint authority.Digest, r *Refusal) error {
+	return f.Folder.StoreOutcome(command, manifest.Outcome{
+		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
+		GoalID: command.GoalID, Fingerprint: fingerprint, Exit: int(r.Kind), ReasonCode: r.Reason, Sentence: r.Sentence, At: f.now()})
+}
+
+// replay answers a command whose outcome is stored: the same content gets it again,
+// other content is a conflict. Neither changes a byte.
+func (f *Flow) replay(command manifest.Command, fingerprint authority.Digest) (Result, bool, error) {
+	stored, err := f.Folder.Outcome(command)
+	if err != nil || stored == nil {
+		return Result{}, err != nil, err
+	}
+	if err := f.authorize(); err != nil {
+		return Result{}, true, err
+	}
+	if stored.Fingerprint != fingerprint || stored.Command != command.Kind {
+		refusal := refuse(KindConflict, "operation_identity_mismatch",
+			"operation %s was a %s with other content; nothing was changed", command.OperationID, stored.Command)
+		refusal.Next = []string{command.Kind}
+		return Result{}, true, refusal
+	}
+	result := Result{Command: stored.Command, Status: "replayed", OperationID: stored.OperationID,
+		MigrationID: stored.MigrationID, Facts: stored.Facts, Next: []string{command.Kind}}
+	if snap, err := f.Folder.Load(); err == nil {
+		result.Phase = snap.Phase()
+	}
+	if stored.Exit != 0 {
+		refusal := refuse(Kind(stored.Exit), stored.ReasonCode, "%s", stored.Sentence)
+		refusal.Next = []string{command.Kind}
+		return result, true, refusal
+	}
+	return result, true, nil
+}
+
+// unproved sorts an error that came after the intent was recorded. Where nothing is
+// in doubt (a lock not had, an interruption) the error keeps its own kind; the
+// intent stays, and the same command or resume goes on from it.
+func (f *Flow) unproved(err error, w *work) error {
+	refusal := AsRefusal(err)
+	if refusal.Kind == KindInterrupted || w.m.Intent == nil {
+		return refusal
+	}
+	reason, sentence := refusal.Reason, refusal.Sentence
+	if refusal.Kind != KindUnproved {
+		sentence = fmt.Sprintf("%s did not finish (%s); its outcome is not proved", w.request.Command, sentence)
+	}
+	return &Refusal{Kind: KindUnproved, Reason: reason, Sentence: sentence, Next: []string{CommandResume}, Err: err}
+}
+
+func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
+	if r.OperationID == "" || r.PlanDigest == "" {
+		return manifest.Command{}, authority.Digest{}, refuse(KindUsage, "plan_required",
+			"--execute needs --operation-id and --plan-digest of a preview; run %s without --execute first", r.Command)
+	}
+	arguments := map[string]string{"plan": r.PlanDigest, "to": string(r.To.Kind), "through": strconv.FormatUint(uint64(r.Through), 10)}
+	if r.MaxStall != 0 {
+		arguments["max_stall"] = r.MaxStall.String()
+	}
+	for _, a := range r.Accept {
+		arguments["accept "+a.Hold+":"+a.Record] = a.Owner + ": " + a.Reason
+	}
+	command := manifest.Command{Kind: r.Command, OperationID: r.OperationID, Principal: f.Principal, GoalID: f.Place.GoalID(), Arguments: arguments}
+	fingerprint, err := command.Fingerprint()
+	return command, fingerprint, err
+}
+
+// operatorLock keeps other commands of this tool out of the Goal's folder.
+func (f *Flow) operatorLock(ctx context.Context, operation string) (func() error, error) {
+	if err := atomicfile.MkdirAll(f.Folder.Dir(), 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockfile.AcquireKernel(ctx, f.Folder.OperatorLock(), f.LockWait, "loopx-migrate "+operation)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Release, nil
+}
+
+func closing(c io.Closer, err *error) { *err = errors.Join(*err, c.Close()) }

@@ -1,0 +1,132 @@
+package cutover
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// Status is the truth about a Goal, from a fresh look.
+type Status struct {
+	Manifest    *manifest.Manifest
+	Observation fence.Observation
+	Verdict     fence.Verdict
+	// State is one word for where the Goal stands: the phase, or "unfinished" behind
+	// a step that died, or "blocked".
+	State string
+	// Tripped names retired stores that somebody wrote to since.
+	Tripped []Trip
+	Next    []string
+}
+
+// Trip is a write on a retired store.
+type Trip struct {
+	Where       string
+	Cursor      authority.Cursor // of the first row that should not be there
+	OperationID string
+	Detail      string
+}
+
+// Status looks at record and Goal and changes nothing.
+func (f *Flow) Status(ctx context.Context) (Status, error) {
+	now, err := f.look(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{Manifest: now.snap.Manifest, Observation: now.observation, Verdict: now.verdict, State: string(now.snap.Phase())}
+	s.Next = f.nextLine(now.snap.Phase())
+	m := now.snap.Manifest
+	switch {
+	case m != nil && m.Intent != nil:
+		s.State = "unfinished"
+		s.Next = []string{CommandResume}
+	case now.verdict.Blocked && (m == nil || now.verdict.Migration != m.MigrationID):
+		s.State = "blocked"
+		s.Next = []string{"inspect"}
+	case m == nil || m.Phase.Closed():
+		s.Next = []string{CommandFreeze, "--to", "sqlite:"}
+	}
+	s.Tripped, err = f.tripped(ctx, m)
+	return s, err
+}
+
+// tripped looks at the stores that a promotion retired.
+func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error) {
+	if m == nil || m.Phase != manifest.PhasePromoted {
+		return nil, nil
+	}
+	var trips []Trip
+	for _, wire := range m.Tripwires {
+		found, err := f.trip(ctx, m, wire)
+		if err != nil {
+			return trips, err
+		}
+		trips = append(trips, found...)
+	}
+	if there, err := exists(f.Place.Journal()); err != nil {
+		return trips, err
+	} else if there && m.Source.Kind == authority.KindFile {
+		trips = append(trips, Trip{Where: f.Place.Rel(f.Place.Journal()),
+			Detail: "a journal stands at LoopX's place again; this migration had moved it away"})
+	}
+	return trips, nil
+}
+
+// trip audits a retired store from where it was retired.
+func (f *Flow) trip(ctx context.Context, m *manifest.Manifest, wire manifest.Tripwire) (_ []Trip, err error) {
+	ref := f.ref(wire.Kind, AccessUntouched)
+	ref.Path = f.retiredJournal(m.MigrationID)
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(store, &err)
+	var first *Trip
+	lineage, err := store.Audit(ctx, &m.Source.End, func(row authority.Row) error {
+		if row.Cursor > wire.Cursor && first == nil {
+			first = &Trip{Where: wire.Where, Cursor: row.Cursor, OperationID: row.OperationID, Detail: "a commit on a retired store"}
+		}
+		return nil
+	})
+	if class, reason := authority.ReasonOf(err); class == authority.ClassFailed || class == authority.ClassUnavailable {
+		return []Trip{{Where: wire.Where, Detail: fmt.Sprintf("the retired store no longer verifies (%s)", reason)}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if first != nil {
+		return []Trip{*first}, nil
+	}
+	if lineage.End.Cursor != wire.Cursor || lineage.Logical != wire.Logical {
+		return []Trip{{Where: wire.Where, Cursor: lineage.End.Cursor, Detail: "the retired store is not where it was left"}}, nil
+	}
+	return nil, nil
+}
+
+// authorize refuses a principal that holds no grant. The owner of the runtime root
+// holds the first one: files made by anybody else could not be opened by LoopX.
+func (f *Flow) authorize() error {
+	owner, err := ownerOf(f.Place.Root())
+	if err != nil {
+		return err
+	}
+	if owner == f.Principal {
+		return nil
+	}
+	return refuse(KindRefused, "permission_denied", "the runtime root belongs to %s and %s holds no grant; nothing was changed", owner, f.Principal)
+}
+
+// Principal names the operating-system user of this process.
+func Principal() (string, error) {
+	u, err := user.Current()
+	if err != nil {
+		return "", err
+	}
+	return principalName(u), nil
+}
+
+func principalName(u *user.User) string { return "os:" + u.Username }

@@ -1,0 +1,151 @@
+package cutover
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// holdRetiredWritten names a commit on a store that a promotion had retired.
+const holdRetiredWritten = "retired_store_written"
+
+// journalText is the longest journal LoopX reads, in bytes of text (docs/formats.md, "Limits").
+const journalText = 512 << 20
+
+func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, error) {
+	p := f.newPlan(now, r)
+	m := now.snap.Manifest
+	if now.verdict.Identity != m.Target.Identity {
+		return p, refuse(KindUnproved, "target_not_authority", "the target of this migration is not the authority: %s", now.verdict.Row)
+	}
+	found, err := f.proveLive(ctx, m.Target.Kind, r.Through)
+	if err != nil {
+		return p, err
+	}
+	p.Manifest = authority.Digest{}
+	p.Target.Cursor, p.Target.Revision = found.at.Cursor, found.at.Revision
+	if found.lineage.End.Cursor < m.Target.Cursor {
+		return p, refuse(KindUnproved, "target_rewound", "the target ends at cursor %s and was promoted at %s: it was restored or rewound", found.lineage.End.Cursor, m.Target.Cursor)
+	}
+	if p.Holds, err = f.rollbackHolds(ctx, m, found); err != nil {
+		return p, err
+	}
+	p.Effects = []string{
+		"fence the target inside the database and freeze the selector",
+		"append what came after cursor " + m.Source.Cursor.String() + " to a copy of the retired journal, as one durable replace",
+		"compare both sides, all of them",
+		"set the target aside in quarantine (it is kept), put the journal back at " + f.Place.Rel(f.Place.Journal()),
+		"restore the selector: " + originalState(m.Selector),
+	}
+	return p, accept(p.Holds, r.Accept)
+}
+
+// rollbackHolds: open work, a retired store that was written to, and what the journal
+// cannot hold.
+func (f *Flow) rollbackHolds(ctx context.Context, m *manifest.Manifest, found liveSource) ([]Hold, error) {
+	holds := leaseHolds(member(found.head, "leases"), nil, f.now())
+	holds = openLeases(holds)
+	trips, err := f.tripped(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range trips {
+		holds = append(holds, Hold{Code: holdRetiredWritten, Record: t.Where, Cursor: t.Cursor, Acceptable: true,
+			Detail: t.Detail + " (operation " + t.OperationID + "); accepted, it goes to quarantine and the journal is rebuilt from the target"})
+	}
+	for _, c := range m.Consumers {
+		if c.Cursor < found.lineage.End.Cursor {
+			holds = append(holds, Hold{Code: "consumer_behind", Record: c.Name, Cursor: c.Cursor, Detail: "a consumer has not read to the end"})
+		}
+	}
+	grown := uint64(found.lineage.End.Cursor-m.Source.Cursor) * uint64(len(found.head))
+	if m.Source.Format == authority.FormatFileV0 && uint64(m.Source.Bytes)+grown > journalText {
+		holds = append(holds, Hold{Code: "journal_too_large", Record: f.Place.Rel(f.Place.Journal()), Detail: "the journal would grow past what LoopX can read"})
+	}
+	around, err := f.around()
+	holds = append(holds, around...)
+	sortHolds(holds)
+	return holds, err
+}
+
+// openLeases drops what is no open work: whether a lease has its Todo matters on the
+// way in only.
+func openLeases(holds []Hold) []Hold {
+	var open []Hold
+	for _, h := range holds {
+		if h.Code != "lease_without_todo" {
+			open = append(open, h)
+		}
+	}
+	return open
+}
+
+// undoRollback takes a rollback back while nothing is published: the target is the
+// authority again, with every commit it had; the export is set aside.
+func (f *Flow) undoRollback(ctx context.Context, w *work) error {
+	selector := fence.ReadSelector(f.Place)
+	if selector.State != fence.SelectorFrozen && selector.State != fence.SelectorSelection || selector.Selection != nil && selector.Selection.StoreIdentity != w.m.Target.Identity {
+		return refuse(KindRefused, "already_restored", "the source is the authority again already; resume finishes the rollback")
+	}
+	if err := f.targetBack(ctx, w); err != nil {
+		return err
+	}
+	target := fence.Selection{Provider: w.m.Target.Kind, GoalID: w.m.GoalID, StoreIdentity: w.m.Target.Identity}
+	if err := fence.Select(f.Place, target); err != nil {
+		return err
+	}
+	now, err := f.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if v := now.Authority(); v.Blocked || v.Identity != w.m.Target.Identity {
+		return refuse(KindUnproved, "authority_not_restored", "after the undo the authority reads as %q", v.Row)
+	}
+	w.m.Rollback = nil
+	w.m.Phase = manifest.PhasePromoted
+	w.facts["authority"] = string(w.m.Target.Kind)
+	return nil
+}
+
+// targetBack undoes every move of a rollback and lifts the fence inside the target.
+func (f *Flow) targetBack(ctx context.Context, w *work) (err error) {
+	if w.m.Phase == manifest.PhaseExported {
+		if err := f.exportAside(w); err != nil {
+			return err
+		}
+	}
+	quarantined := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), filepath.Base(f.Place.Database()))
+	if err := moveOnce(quarantined, f.Place.Database()); err != nil {
+		return err
+	}
+	ref := f.ref(w.m.Target.Kind, AccessWrite)
+	ref.Identity = w.m.Target.Identity
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer closing(store, &err)
+	fencer, able := store.(Fencer)
+	if !able {
+		return refuse(KindRefused, "target_cannot_be_fenced", "the %s store has no fence of its own", ref.Kind)
+	}
+	id, engaged, err := fencer.Fence(ctx)
+	if err != nil || !engaged {
+		return err
+	}
+	return fencer.LiftFence(ctx, id)
+}
+
+// exportAside sets the exported journal aside, wherever the rollback had it.
+func (f *Flow) exportAside(w *work) error {
+	aside := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), "export-"+w.request.OperationID+".json")
+	if there, err := exists(f.stagedExport(w.m.MigrationID)); err != nil {
+		return err
+	} else if there {
+		return moveOnce(f.stagedExport(w.m.MigrationID), aside)
+	}
+	return moveOnce(f.Place.Journal(), aside)
+}
