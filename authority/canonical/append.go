@@ -2,8 +2,10 @@ package canonical
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 )
@@ -165,6 +167,11 @@ func (b *builder) number() error {
 		return b.refuse(b.pos+broken, "number is malformed")
 	}
 	token := b.src[b.pos : b.pos+length]
+	if plain && length <= 15 && token[0] != '-' {
+		b.dst = append(b.dst, token...) // exact, and printed as it stands
+		b.pos += length
+		return nil
+	}
 	b.odd.InexactInteger = b.odd.InexactInteger || plain && inexactInteger(token)
 	f := parseNumber(token)
 	if math.IsInf(f, 0) {
@@ -342,20 +349,28 @@ func escapeSequence(src []byte) (r, size int) {
 // as they are: everything but quotes, backslashes, controls and ill-formed UTF-8.
 func plainRun(src []byte) int {
 	i := 0
-	for i < len(src) {
-		c := src[i]
-		if c < 0x20 || c == '"' || c == '\\' {
+	for {
+		for i+8 <= len(src) {
+			mask := special(binary.LittleEndian.Uint64(src[i:]))
+			if mask != 0 {
+				i += bits.TrailingZeros64(mask) >> 3
+				break
+			}
+			i += 8
+		}
+		if i >= len(src) {
 			return i
 		}
-		if c < utf8.RuneSelf {
-			i++
-			continue
+		size := 1
+		switch c := src[i]; {
+		case c < 0x20 || c == '"' || c == '\\':
+			return i
+		case c >= utf8.RuneSelf:
+			size = wellFormed(src[i:])
 		}
-		r, size := utf8.DecodeRune(src[i:])
-		if r == utf8.RuneError && size == 1 {
+		if size == 0 {
 			return i
 		}
 		i += size
 	}
-	return i
 }

@@ -149,6 +149,27 @@ func BenchmarkApply(b *testing.B) {
 	})
 }
 
+// BenchmarkState is one step of a long replay, result printed.
+func BenchmarkState(b *testing.B) {
+	benchmark(b, func(b *testing.B, prev, next []byte) {
+		there, err := Diff(prev, next)
+		must(b, err)
+		back, err := Diff(next, prev)
+		must(b, err)
+		state, err := NewState(prev)
+		must(b, err)
+		dst := make([]byte, 0, 2*len(next))
+		for i := 0; b.Loop(); i++ {
+			d := there
+			if i%2 == 1 {
+				d = back
+			}
+			must(b, state.Apply(d))
+			state.AppendTo(dst)
+		}
+	})
+}
+
 func BenchmarkSkip(b *testing.B) {
 	benchmark(b, func(b *testing.B, _, next []byte) {
 		for b.Loop() {

@@ -341,14 +341,14 @@ func scanString(src []byte, i int) (end int, plain bool) {
 	}
 }
 
-// wellFormed measures the run of non-ASCII characters at the start of src, 0 if
-// it starts with bytes that are not UTF-8.
+// wellFormed measures the run of non-ASCII characters at the start of src, up to
+// the first bytes that are not UTF-8; 0 if it starts with such.
 func wellFormed(src []byte) int {
 	i := 0
 	for i < len(src) && src[i] >= utf8.RuneSelf {
 		r, size := utf8.DecodeRune(src[i:])
 		if r == utf8.RuneError && size == 1 {
-			return 0
+			break
 		}
 		i += size
 	}

@@ -210,3 +210,43 @@ func checkDelta(t *testing.T, prev, next []byte) {
 		}
 	}
 }
+
+// FuzzReplay offers deltas that no Diff would make, twice in a row.
+func FuzzReplay(f *testing.F) {
+	lines := fixtures(f, "deltas.jsonl")
+	for i := 0; i < len(lines); i += 10 {
+		f.Add([]byte(lines[i].text("previous")), []byte(lines[i].text("delta")))
+	}
+	f.Add([]byte(`{"a":[1,[2],3],"b":{"c":{}}}`), []byte(`{"schema_version":"authority_state_delta_v0","operations":[
+		{"op":"splice","path":["a"],"index":1,"remove":1,"insert":[4,5]},{"op":"splice","path":["a"],"index":4,"remove":0,"insert":[6]},
+		{"op":"set","path":["b","c","d"],"value":[]},{"op":"splice","path":["b","c","d"],"index":0,"remove":0,"insert":[{}]},
+		{"op":"set","path":["b","1"],"value":{"z":1}},{"op":"remove","path":["b","1","z"]},{"op":"remove","path":["a"]}]}`))
+	f.Fuzz(func(t *testing.T, text, deltaText []byte) {
+		prev, err := rebuild(text)
+		if err != nil || prev[0] != '{' {
+			return
+		}
+		d, err := ParseDelta(deltaText)
+		if err != nil {
+			return
+		}
+		state, err := NewState(prev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		naive, _ := naiveParse(prev)
+		for range 2 {
+			naiveDelta, _ := naiveParse(deltaText)
+			fits, err := naiveApply(naive, naiveDelta), state.Apply(d)
+			if fits != (err == nil) {
+				t.Fatalf("Apply(%s) on %s gives %v, the naive replay says fits=%v", deltaText, prev, err, fits)
+			}
+			if err != nil {
+				return
+			}
+			if got, want := state.AppendTo(nil), naivePrint(nil, naive); !bytes.Equal(got, want) {
+				t.Fatalf("Apply(%s) on %s\n got %s\nwant %s", deltaText, prev, got, want)
+			}
+		}
+	})
+}

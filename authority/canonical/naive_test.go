@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -371,67 +370,6 @@ func naiveQuote(dst []byte, s utf32) []byte {
 	}
 	return append(dst, '"')
 }
-
-// naiveDiff gives the delta from prev to next as LoopX builds it, keys in built order.
-func naiveDiff(prev, next any) string {
-	var operations []string
-	naiveDiffAt(&operations, nil, prev, next)
-	return `{"schema_version":"authority_state_delta_v0","operations":[` + strings.Join(operations, ",") + `]}`
-}
-
-func naiveDiffAt(operations *[]string, path []any, prev, next any) {
-	if naiveEqual(prev, next) {
-		return
-	}
-	pathText := naivePrint(nil, path)
-	a, aIsObject := prev.(map[utf32]any)
-	b, bIsObject := next.(map[utf32]any)
-	if aIsObject && bIsObject {
-		naiveDiffObjects(operations, path, a, b)
-		return
-	}
-	x, xIsArray := prev.([]any)
-	y, yIsArray := next.([]any)
-	if !xIsArray || !yIsArray {
-		*operations = append(*operations, fmt.Sprintf(`{"op":"set","path":%s,"value":%s}`, pathText, naivePrint(nil, next)))
-		return
-	}
-	head, tail := 0, 0
-	for head < min(len(x), len(y)) && naiveEqual(x[head], y[head]) {
-		head++
-	}
-	for tail < min(len(x), len(y))-head && naiveEqual(x[len(x)-1-tail], y[len(y)-1-tail]) {
-		tail++
-	}
-	*operations = append(*operations, fmt.Sprintf(`{"op":"splice","path":%s,"index":%d,"remove":%d,"insert":%s}`,
-		pathText, head, len(x)-head-tail, naivePrint(nil, y[head:len(y)-tail])))
-}
-
-func naiveDiffObjects(operations *[]string, path []any, a, b map[utf32]any) {
-	union := map[utf32]any{}
-	for key := range a {
-		union[key] = nil
-	}
-	for key := range b {
-		union[key] = nil
-	}
-	for _, key := range naiveSorted(union) {
-		before, was := a[key]
-		after, is := b[key]
-		here := append(slices.Clone(path), key)
-		switch {
-		case !is:
-			*operations = append(*operations, fmt.Sprintf(`{"op":"remove","path":%s}`, naivePrint(nil, here)))
-		case !was:
-			*operations = append(*operations, fmt.Sprintf(`{"op":"set","path":%s,"value":%s}`,
-				naivePrint(nil, here), naivePrint(nil, after)))
-		default:
-			naiveDiffAt(operations, here, before, after)
-		}
-	}
-}
-
-func naiveEqual(a, b any) bool { return reflect.DeepEqual(a, b) }
 
 // naiveMember reads a member of a parsed object by an ASCII key.
 func naiveMember(value any, key string) any {

@@ -69,8 +69,13 @@ func (n *node) open() {
 	n.kind = Kind(raw)
 	switch n.kind {
 	case Object:
+		block := make([]memberNode, 0, 16) // one allocation for most objects
 		for m := range rawMembers(raw) {
-			n.members = append(n.members, &memberNode{key: m.key, value: node{raw: m.value}})
+			if len(block) == cap(block) {
+				block = make([]memberNode, 0, 2*cap(block))
+			}
+			block = append(block, memberNode{key: m.key, value: node{raw: m.value}})
+			n.members = append(n.members, &block[len(block)-1])
 		}
 		n.raw = nil
 	case Array:

@@ -143,10 +143,10 @@ func skipNested(src []byte) int {
 }
 
 // stringsEnd passes over the string literal at i, and over further ones with
-// only a comma or a colon between them.
+// only a comma or a colon between them, which spares a look at each.
 func stringsEnd(src []byte, i int) int {
 	for {
-		i += skipString(src[i:])
+		i = stringEnd(src, i+1)
 		if i+1 >= len(src) || src[i+1] != '"' || src[i] != ',' && src[i] != ':' {
 			return i
 		}
@@ -155,18 +155,23 @@ func stringsEnd(src []byte, i int) int {
 }
 
 // skipString returns the length of the string literal at the start of src.
-func skipString(src []byte) int {
-	i := 1
-	for i < len(src) {
-		if i+8 <= len(src) {
+func skipString(src []byte) int { return stringEnd(src, 1) }
+
+// stringEnd returns the offset behind the string literal whose inside starts at i.
+func stringEnd(src []byte, i int) int {
+	for {
+		for i+8 <= len(src) {
 			w := binary.LittleEndian.Uint64(src[i:])
 			quote, slash := w^everyByte*'"', w^everyByte*'\\'
 			mask := ((quote-everyByte)&^quote | (slash-everyByte)&^slash) & highBits
-			if mask == 0 {
-				i += 8
-				continue
+			if mask != 0 {
+				i += bits.TrailingZeros64(mask) >> 3
+				break
 			}
-			i += bits.TrailingZeros64(mask) >> 3
+			i += 8
+		}
+		if i >= len(src) {
+			return len(src)
 		}
 		switch src[i] {
 		case '"':
@@ -176,5 +181,4 @@ func skipString(src []byte) int {
 		}
 		i++
 	}
-	return len(src)
 }
