@@ -14,18 +14,19 @@ required_write_scopes required_capabilities target_capabilities explore_result_n
 required_decision_scopes decision_outcome decision_scope_outcomes claimed_by created_by last_actor_agent_id
 bound_agent goal_bound blocks_agent excluded_agents global_gate unblocks_todo_id resume_when
 resume_monitor_generation resume_condition resume_ready no_followup successor_todo_ids completion_continuation
-completion_recovery replan_obligation_id target_key cadence next_due_at expires_at watch_only last_checked_at
-result_hash consecutive_no_change material_change material_change_generation max_no_change_before_replan
-monitor_effect_id note evidence reason completed_at completion_turn_key completion_result updated_at
-superseded_by completion_validation_required completion_validation_sha256 completion_validation_revision
-completion_validation_revision_history handoff_note
+completion_recovery completion_receipt_id replan_obligation_id target_key cadence next_due_at expires_at
+watch_only last_checked_at result_hash consecutive_no_change material_change material_change_generation
+max_no_change_before_replan monitor_effect_id note evidence reason completed_at completion_turn_key
+completion_result updated_at superseded_by completion_validation_required completion_validation_sha256
+completion_validation_revision completion_validation_revision_history handoff_note
 `)
 
 // Fields that came with later releases: heads written before them declare the list
 // without, and stay valid as they are.
 var (
-	fieldsOfResult     = []string{"completion_result"}
-	fieldsOfValidation = []string{"completion_result", "completion_validation_revision", "completion_validation_revision_history"}
+	fieldsOfReceipt    = []string{"completion_receipt_id"} // LoopX 2.1.1
+	fieldsOfResult     = []string{"completion_receipt_id", "completion_result"}
+	fieldsOfValidation = []string{"completion_receipt_id", "completion_result", "completion_validation_revision", "completion_validation_revision_history"}
 	fieldsOfMarkdown   = []string{"index", "source_section"} // absent from native records
 )
 
@@ -39,16 +40,20 @@ func contractGap(declared []string, schema string) []string {
 	if schema == domainReadRecord {
 		full = without(full, fieldsOfMarkdown)
 	}
-	for _, released := range [][]string{full, without(full, fieldsOfResult), without(full, fieldsOfValidation)} {
+	var nearest []string
+	for _, released := range [][]string{full, without(full, fieldsOfReceipt), without(full, fieldsOfResult), without(full, fieldsOfValidation)} {
 		if slices.Equal(declared, released) {
 			return nil
 		}
+		gap := append(without(released, declared), without(declared, released)...)
+		if len(gap) == 0 {
+			return []string{"order"}
+		}
+		if nearest == nil || len(gap) < len(nearest) {
+			nearest = gap
+		}
 	}
-	gap := append(without(full, declared), without(declared, full)...)
-	if len(gap) == 0 {
-		return []string{"order"}
-	}
-	return gap
+	return nearest
 }
 
 // without returns list less the names in drop, in list's order.
