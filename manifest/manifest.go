@@ -36,26 +36,26 @@ func (p Phase) Closed() bool {
 
 // Manifest is the record of one migration.
 type Manifest struct {
-	SchemaVersion string      `json:"schema_version"`
-	MigrationID   string      `json:"migration_id"`
-	GoalID        string      `json:"goal_id"`
-	Phase         Phase       `json:"phase"`
-	Intent        *Intent     `json:"intent,omitempty"`
-	Source        Binding     `json:"source"`
-	Target        Binding     `json:"target"`
-	Selector      Selector    `json:"original_selector"`
-	Copied        *Copied     `json:"copied_through,omitempty"`
-	Verdicts      []Verdict   `json:"verdicts,omitempty"`
-	Fence         *Fence      `json:"fence,omitempty"`
-	Authority     *Declared   `json:"authority_binding,omitempty"`
-	Translation   *Revisions  `json:"revision_translation,omitempty"`
-	Consumers     []Consumer  `json:"consumers,omitempty"`
-	Accepted      []Accepted  `json:"accepted,omitempty"`
-	Tripwires     []Tripwire  `json:"tripwires,omitempty"`
-	Promotion     *Promotion  `json:"promotion,omitempty"`
-	Rollback      *Rollback   `json:"rollback,omitempty"`
-	Steps         []Step      `json:"steps"`
-	Incidents     []Incident  `json:"incidents,omitempty"`
+	SchemaVersion string        `json:"schema_version"`
+	MigrationID   string        `json:"migration_id"`
+	GoalID        string        `json:"goal_id"`
+	Phase         Phase         `json:"phase"`
+	Intent        *Intent       `json:"intent,omitempty"`
+	Source        Binding       `json:"source"`
+	Target        Binding       `json:"target"`
+	Selector      Selector      `json:"original_selector"`
+	Copied        *Copied       `json:"copied_through,omitempty"`
+	Verdicts      []Verdict     `json:"verdicts,omitempty"`
+	Fence         *Fence        `json:"fence,omitempty"`
+	Authority     *Declared     `json:"authority_binding,omitempty"`
+	Translation   *Revisions    `json:"revision_translation,omitempty"`
+	Consumers     []Consumer    `json:"consumers,omitempty"`
+	Accepted      []Accepted    `json:"accepted,omitempty"`
+	Tripwires     []Tripwire    `json:"tripwires,omitempty"`
+	Promotion     *Promotion    `json:"promotion,omitempty"`
+	Rollback      *Rollback     `json:"rollback,omitempty"`
+	Steps         []Step        `json:"steps"`
+	Incidents     []Incident    `json:"incidents,omitempty"`
 	Quarantine    []Quarantined `json:"quarantine,omitempty"`
 }
 
