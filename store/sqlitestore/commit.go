@@ -17,12 +17,8 @@ import (
 // the expected revision included.
 const capacity = 16 << 20
 
-var (
-	outcomeUnknown = authority.Error{Class: authority.ClassAmbiguous, Reason: authority.ReasonOutcomeUnknown,
-		Detail: "SQLite COMMIT outcome is unknown; read the operation receipt before any retry"}
-	readOnly = authority.Error{Class: authority.ClassFailed, Reason: authority.ReasonWriteUnavailable,
-		Detail: "the store was opened for reading only"}
-)
+var readOnly = authority.Error{Class: authority.ClassFailed, Reason: authority.ReasonWriteUnavailable,
+	Detail: "the store was opened for reading only"}
 
 // revisionShape is what LoopX's SQLite store takes for a revision at all.
 var revisionShape = regexp.MustCompile(`^sqlite:[0-9a-f]{32}:[1-9][0-9]{0,18}$`)
@@ -97,9 +93,8 @@ func (s *Store) write(ctx context.Context, label string, work func(*session) err
 	}
 	in := s.writer
 	err := in.writing(ctx, label, func() error { return work(in) })
-	var unknown *uncertain
-	if errors.As(err, &unknown) {
-		return errors.Join(&refusal{withCause(outcomeUnknown, err)}, s.drop())
+	if _, reason := reasonOf(err); reason == authority.ReasonOutcomeUnknown {
+		return errors.Join(err, s.drop()) // the next verb looks at the file afresh
 	}
 	return err
 }
@@ -116,11 +111,6 @@ func (s *Store) readWriter(ctx context.Context, work func(*session) error) error
 	}
 	in := s.writer
 	return in.reading(ctx, func() error { return work(in) })
-}
-
-func withCause(answer authority.Error, cause error) authority.Error {
-	answer.Err = cause
-	return answer
 }
 
 // offer is a commit request in canonical form.
@@ -238,7 +228,7 @@ func (s *session) append(o offer) (authority.Applied, error) {
 	row := newRow(s.identity, e.cursor+1, o.operation, o.events, o.projection, o.receipts)
 	row.parent = e.digest
 	row.stateDigest = authority.DigestOf(o.projection)
-	if err := row.derive(before); err != nil {
+	if _, err := row.derive(before, nil); err != nil {
 		return authority.Applied{}, err
 	}
 	if err := s.insert(row); err != nil {
@@ -261,7 +251,6 @@ type newCommit struct {
 	parent      string // state digest of the row before, empty for the first
 	delta       []byte
 	commit      authority.Digest
-	replayed    []byte // scratch
 }
 
 func newRow(id authority.Identity, cursor uint64, operation string, events, projection, receipts []byte) *newCommit {
@@ -269,20 +258,21 @@ func newRow(id authority.Identity, cursor uint64, operation string, events, proj
 }
 
 // derive computes delta and commit digest. The delta is replayed at once, as LoopX
-// does: one that does not make the new state is never stored.
-func (n *newCommit) derive(before []byte) error {
+// does: one that does not make the new state is never stored. The replay is built in
+// scratch, which is returned to be used again.
+func (n *newCommit) derive(before, scratch []byte) ([]byte, error) {
 	delta, err := canonical.Diff(before, n.projection)
 	if err != nil {
-		return violation("SQLite authority delta cannot be built").at(n.cursor).operation(n.operation).because(err)
+		return scratch, violation("SQLite authority delta cannot be built").at(n.cursor).operation(n.operation).because(err)
 	}
-	n.replayed, err = delta.Apply(n.replayed[:0], before)
-	if err != nil || !bytes.Equal(n.replayed, n.projection) {
-		return violation("SQLite authority delta does not reconstruct its commit").
+	scratch, err = delta.Apply(scratch[:0], before)
+	if err != nil || !bytes.Equal(scratch, n.projection) {
+		return scratch, violation("SQLite authority delta does not reconstruct its commit").
 			field("commits.delta").at(n.cursor).operation(n.operation).because(err)
 	}
 	n.delta = delta.AppendBuilt(n.delta[:0])
 	n.commit = n.digest()
-	return nil
+	return scratch, nil
 }
 
 // insert writes the row and, on the grid, its checkpoint.

@@ -49,6 +49,15 @@ func (r *refusal) at(cursor uint64) *refusal    { r.made.Cursor = authority.Curs
 func (r *refusal) operation(id string) *refusal { r.made.OperationID = id; return r }
 func (r *refusal) because(err error) *refusal   { r.made.Err = err; return r }
 
+// reasonOf returns class and reason of a refusal in the making, empty for other errors.
+func reasonOf(err error) (authority.Class, authority.Reason) {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.made.Class, r.made.Reason
+	}
+	return "", authority.ReasonNone
+}
+
 // unreadable and unwritten are what an error of the driver comes to.
 var (
 	unreadable = authority.Error{Class: authority.ClassUnavailable, Reason: authority.ReasonReadUnavailable,

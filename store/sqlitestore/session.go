@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -138,20 +137,23 @@ func (s *session) writing(ctx context.Context, label string, work func() error) 
 	if err := work(); err != nil {
 		return errors.Join(err, s.exec("ROLLBACK"))
 	}
-	if err := faultio.Commit(label, func() error { return s.exec("COMMIT") }); err != nil {
-		s.admitted, s.counted = memory{}, memory{}
-		// SQLite may have rolled back already; then this fails and means nothing.
-		_ = s.exec("ROLLBACK")
-		return &uncertain{cause: err}
-	}
-	return nil
+	return s.commit(label)
 }
 
-// uncertain: COMMIT was asked for and its answer did not arrive whole.
-type uncertain struct{ cause error }
+// commit ends the transaction. Whether a COMMIT that failed has happened all the same
+// is not known, so nothing is remembered and the answer is ambiguous.
+func (s *session) commit(label string) error {
+	err := faultio.Commit(label, func() error { return s.exec("COMMIT") })
+	if err == nil {
+		return nil
+	}
+	s.admitted, s.counted = memory{}, memory{}
+	// SQLite may have rolled back already; then this fails and means nothing.
+	_ = s.exec("ROLLBACK")
+	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, outcomeUnknown).because(err)
+}
 
-func (u *uncertain) Error() string { return fmt.Sprintf("COMMIT: %v", u.cause) }
-func (u *uncertain) Unwrap() error { return u.cause }
+const outcomeUnknown = "SQLite COMMIT outcome is unknown; read the operation receipt before any retry"
 
 // version is PRAGMA data_version; inside a transaction it stands still.
 func (s *session) version() (version int64, err error) {
