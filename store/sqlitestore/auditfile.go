@@ -25,9 +25,9 @@ const (
 func (a *audit) inspect(s *session) error {
 	a.lineage.Findings, a.findings = nil, map[string]int{}
 	for _, check := range []struct{ field, query, fine string }{
+		{"commits.operation_id", "SELECT operation_id FROM commits GROUP BY operation_id HAVING COUNT(*) > 1 LIMIT 1", ""},
 		{"integrity_check", "PRAGMA integrity_check(1)", "ok"},
 		{"foreign_key_check", "SELECT \"table\" FROM pragma_foreign_key_check", ""},
-		{"commits.operation_id", "SELECT operation_id FROM commits GROUP BY operation_id HAVING COUNT(*) > 1 LIMIT 1", ""},
 	} {
 		said, err := s.firstText(check.query)
 		if err != nil {
