@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -94,8 +95,9 @@ func TestAuditSeesWhatLoopXDoesNot(t *testing.T) {
 	}
 }
 
-// An index that does not agree with its table: here it is emptied on disk, so that every
-// receipt is "missing", which LoopX believes. The file's own check finds it.
+// An index that does not agree with its table: here one key of it is edited on
+// disk, so that the operation's receipt is "missing", which LoopX believes. The file's own
+// check finds it.
 func TestAuditChecksTheFile(t *testing.T) {
 	const pageSize = 4096
 	path := databaseOf(t, "sqlite-v2-small", goalSmall)
@@ -104,8 +106,11 @@ func TestAuditChecksTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	emptyLeaf := []byte{0x0a, 0, 0, 0, 0, pageSize >> 8, 0, 0} // an index leaf without cells
-	if _, err := file.WriteAt(emptyLeaf, (root-1)*pageSize); err != nil {
+	page := make([]byte, pageSize)
+	if _, err := file.ReadAt(page, (root-1)*pageSize); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(bytes.Replace(page, []byte("op-006"), []byte("op-00~"), 1), (root-1)*pageSize); err != nil {
 		t.Fatal(err)
 	}
 	requireClosed(t, file)
