@@ -44,12 +44,23 @@ func (c *comparison) offerKnownID(ctx context.Context, s *side, after authority.
 	if s.refusesKnown(err) {
 		return
 	}
-	if class, _ := authority.ReasonOf(err); err != nil && class != authority.ClassConflict && class != authority.ClassFailed {
-		c.unread(CheckIdentity, s, err)
+	if err != nil && !errors.Is(err, authority.ErrConflict) {
+		c.unasked(s, after+1, id, err)
 		return
 	}
 	c.differs(CheckIdentity, Difference{Code: "known_id_not_refused", Arm: s.Name, Cursor: after + 1, OperationID: id,
 		Values: map[string]string{s.Name: answerOf(err)}})
+}
+
+// unasked: a store that answers neither yes nor conflict, such as one opened for
+// reading, has proved nothing.
+func (c *comparison) unasked(s *side, cursor authority.Cursor, id string, err error) {
+	check := c.checks[CheckIdentity]
+	check.Outcome = Failed
+	c.add(check, Difference{Code: "known_id_not_judged", Arm: s.Name, Cursor: cursor, OperationID: id, Values: map[string]string{s.Name: answerOf(err)}})
+	if !errors.Is(err, authority.ErrFailed) {
+		c.unreadable = append(c.unreadable, fmt.Errorf("arm %s: %w", s.Name, err))
+	}
 }
 
 // refusesKnown: the conflict is of the operation id, or of the revision on a

@@ -264,6 +264,22 @@ func TestKnownIDTaken(t *testing.T) {
 	has(t, report, CheckIdentity, Difference{Code: "known_id_not_refused", Arm: "b", Cursor: 5, OperationID: "turn-000005"})
 }
 
+// TestReadOnlyHandleProvesNothing: a store that will not judge a commit fails the check.
+func TestReadOnlyHandleProvesNothing(t *testing.T) {
+	a, b := history(authority.KindFile, 9).arm("a"), history(authority.KindSQLite, 9)
+	a.CheckCommit = func(context.Context, authority.CommitRequest) error {
+		return b.refuse(authority.ClassFailed, authority.ReasonWriteUnavailable)
+	}
+	report, err := Compare(context.Background(), []Arm{a, b.arm("b")}, Options{})
+	check := report.Check(CheckIdentity)
+	if err != nil || report.Verdict != Drifted || check.Outcome != Failed || check.Differences[0].Code != "known_id_not_judged" {
+		t.Errorf("%v, verdict %s, %+v", err, report.Verdict, check)
+	}
+	if report.Check(CheckLineage).Outcome != Equal {
+		t.Error("the other checks must go on")
+	}
+}
+
 func TestSourceTouched(t *testing.T) {
 	a, b := history(authority.KindFile, 9).arm("a"), history(authority.KindSQLite, 9).arm("b")
 	n := byte(0)

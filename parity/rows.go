@@ -284,6 +284,7 @@ func (ids *chainedIDs) add(id string) {
 	ids.count++
 }
 
+// String is the number of ids and a digest over them in order.
 func (ids *chainedIDs) String() string {
 	return strconv.FormatUint(ids.count, 10) + " ids, chained " + authority.Digest(ids.sum.Sum(nil)).String()[:16]
 }
