@@ -40,18 +40,23 @@ func (c *comparison) tryPages(ctx context.Context) {
 	}
 }
 
-// startsOf gives the places that a page of a size is asked from: start, middle,
-// the last full page, one row before the end, and the end.
+// startsOf gives the places that a page of a size is asked from: start, middle
+// and the last full page; for small pages also one row before the end, and the
+// end. The middle of large pages stands behind a checkpoint, so that a store of
+// deltas does not replay twice what is read at all sizes anyway.
 func startsOf(n authority.Cursor, size int) []authority.Cursor {
 	last := authority.Cursor(0)
 	if authority.Cursor(size) < n {
 		last = n - authority.Cursor(size)
 	}
-	starts := []authority.Cursor{0, n / 2, last}
-	if n > 0 {
-		starts = append(starts, n-1)
+	middle := n / 2
+	if size >= checkpointRows {
+		middle -= middle % checkpointRows
 	}
-	starts = append(starts, n)
+	starts := []authority.Cursor{0, middle, last}
+	if n > 0 && size < checkpointRows {
+		starts = append(starts, n-1, n)
+	}
 	slices.Sort(starts)
 	return slices.Compact(starts)
 }
