@@ -45,14 +45,14 @@ func (s *Store) CheckCommit(ctx context.Context, request authority.CommitRequest
 	if err != nil {
 		return s.refuse("commit", err)
 	}
-	if s.options.Access == ReadOnly {
-		return s.refuse("commit", readOnly())
-	}
 	base, err := s.decide(ctx, func(head authority.Applied) bool { return head.Revision == request.Expected }, next)
 	if err != nil {
 		return s.refuse("commit", err)
 	}
 	defer base.close()
+	if s.options.Access == ReadOnly { // a conflict is an answer that a handle for reading can give too
+		return s.refuse("commit", readOnly())
+	}
 	return s.refuse("commit", s.rehearse(ctx, base, next))
 }
 

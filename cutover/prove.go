@@ -1,0 +1,131 @@
+package cutover
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// RecordProof is what proving a manifest against both stores has shown.
+type RecordProof struct {
+	Manifest *manifest.Manifest
+	Steps    int // of the chain that was proved
+	Sides    []SideProof
+}
+
+// SideProof is one side of it.
+type SideProof struct {
+	Side string // source or target
+	Kind authority.Kind
+	// Where the store stands, relative to the runtime root; "elsewhere" for a path of the operator's.
+	Where string
+	// RetainedPrefix is through which cursor the rows were recomputed and equal.
+	RetainedPrefix authority.Cursor
+	// Later counts the rows after it, which the store's own chain proves.
+	Later uint64
+	// Problem is empty for a side that agrees.
+	Problem string
+}
+
+// ProveRecord proves the manifest: the chain of its steps, and both stores against
+// what it bound. Rows 1 to N are recomputed and must have the bound logical digest;
+// later ones, which LoopX wrote after a promotion, are audited and counted. A side
+// that was not bound yet is left out. It changes nothing.
+func (f *Flow) ProveRecord(ctx context.Context) (RecordProof, error) {
+	snap, err := f.Folder.Load()
+	if err != nil {
+		return RecordProof{}, err
+	}
+	m := snap.Manifest
+	if m == nil {
+		refusal := refuse(KindRefused, "manifest_missing", "this goal was never migrated by this tool: there is no record to prove")
+		refusal.Next = []string{"status"}
+		return RecordProof{}, refusal
+	}
+	proof := RecordProof{Manifest: m, Steps: len(m.Steps)}
+	for _, side := range []string{"source", "target"} {
+		bound, ref, err := f.boundSide(m, side)
+		if err != nil {
+			return proof, err
+		}
+		if bound.Cursor == 0 {
+			continue
+		}
+		found, err := f.proveSide(ctx, side, bound, ref)
+		if err != nil {
+			return proof, err
+		}
+		proof.Sides = append(proof.Sides, found)
+	}
+	return proof, nil
+}
+
+// boundSide finds where a side stands now.
+func (f *Flow) boundSide(m *manifest.Manifest, side string) (manifest.Binding, Ref, error) {
+	if side == "source" {
+		ref := f.ref(m.Source.Kind, AccessUntouched)
+		retired := f.retiredJournal(m.MigrationID)
+		moved, err := exists(retired)
+		if moved && m.Source.Kind == authority.KindFile {
+			ref.Path = retired
+		}
+		return m.Source, ref, err
+	}
+	ref, err := f.candidate(m)
+	if err != nil || m.Target.Elsewhere {
+		return m.Target, ref, err
+	}
+	for _, path := range []string{ref.Path, f.ref(m.Target.Kind, AccessUntouched).Path,
+		filepath.Join(f.Folder.Quarantine(m.MigrationID), filepath.Base(ref.Path))} {
+		there, err := exists(path)
+		if err != nil {
+			return m.Target, ref, err
+		}
+		if there {
+			ref.Path = path
+			break
+		}
+	}
+	return m.Target, ref, nil
+}
+
+// proveSide audits one store from its beginning and compares its rows through N with
+// what was bound. Damage is a finding of the proof, not an error of it.
+func (f *Flow) proveSide(ctx context.Context, side string, bound manifest.Binding, ref Ref) (_ SideProof, err error) {
+	found := SideProof{Side: side, Kind: bound.Kind, Where: f.Place.Rel(ref.Path)}
+	if bound.Elsewhere {
+		found.Where = "elsewhere"
+	}
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return found, err
+	}
+	defer closing(store, &err)
+	through := authority.NewLogicalHash()
+	lineage, err := f.audit(ctx, store, nil, func(row authority.Row) error {
+		if row.Cursor <= bound.Cursor {
+			through.Add(row)
+			found.RetainedPrefix = row.Cursor
+		}
+		return nil
+	})
+	if class, _ := authority.ReasonOf(err); class == authority.ClassFailed || class == authority.ClassMissing {
+		found.Problem = err.Error()
+		return found, nil
+	}
+	if err != nil {
+		return found, err
+	}
+	found.Later = uint64(max(lineage.End.Cursor, bound.Cursor) - bound.Cursor)
+	switch {
+	case lineage.Identity != bound.Identity:
+		found.Problem = "it is another incarnation than the one that was bound"
+	case lineage.End.Cursor < bound.Cursor:
+		found.Problem = "it ends at cursor " + lineage.End.Cursor.String() + ", before the bound cursor " + bound.Cursor.String()
+	case through.Digest() != bound.LogicalDigest:
+		found.Problem = "its rows through cursor " + bound.Cursor.String() + " are not the ones that were bound"
+	}
+	return found, nil
+}
