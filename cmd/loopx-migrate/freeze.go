@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+)
+
+func (e *env) freezeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "freeze",
+		Usage: "fence the source, so that nobody writes until the migration is promoted or aborted",
+		Description: "While frozen, LoopX refuses reads as well as writes of this Goal. Previewed first;\n" +
+			"the preview ends with the line that does it.",
+		Flags: append(append([]cli.Flag{
+			&cli.StringFlag{Name: "to", Usage: "the target's `URL`: sqlite: is LoopX's own place"},
+		}, executeFlags()...), acceptFlags()...),
+		Action: e.action(e.freeze),
+	}
+}
+
+func (e *env) freeze(ctx context.Context, c *cli.Context, g globals) (*answer, error) {
+	r, err := e.request(c)
+	if err != nil {
+		return nil, err
+	}
+	h, err := g.home()
+	if err != nil {
+		return nil, err
+	}
+	if r.To, err = target(c.String("to"), g, h); err != nil {
+		return nil, err
+	}
+	return e.step(ctx, g, r)
+}

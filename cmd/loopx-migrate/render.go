@@ -1,0 +1,339 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+
+	"github.com/loopx-project/loopx-migrate/cutover"
+)
+
+// resultSchema of the JSON object that --output json prints.
+const resultSchema = "loopx_migrate_result_v1"
+
+// answer is what a command has to say, to people and to machines.
+type answer struct {
+	Command  string
+	Status   string
+	Sentence string
+	Facts    map[string]any // for machines: no path, no record's text, no credential
+	blocks   []block        // for people
+	raw      []byte         // instead of blocks: text that is to be printed as it is
+	next     []string       // arguments of the command to run next
+	refusal  *cutover.Refusal
+	cause    error
+	goal     string
+	color    string
+}
+
+// fact adds a fact. Empty ones say nothing and are left out.
+func (a *answer) fact(name string, value any) {
+	if m, ok := value.(map[string]any); value == nil || value == "" || ok && len(m) == 0 {
+		return
+	}
+	if a.Facts == nil {
+		a.Facts = map[string]any{}
+	}
+	a.Facts[name] = value
+}
+
+func (a *answer) show(b ...block) { a.blocks = append(a.blocks, b...) }
+
+func (a *answer) exit() int {
+	if a.refusal == nil {
+		return 0
+	}
+	return int(a.refusal.Kind)
+}
+
+// block is one table: with a head, or plain pairs of name and value without one.
+type block struct {
+	title string
+	head  []string
+	rows  []row
+}
+
+// row is one line of a table. Failing rows are printed first, in their order.
+type row struct {
+	cells   []string
+	failing bool
+}
+
+func pairs(title string, cells ...string) block {
+	b := block{title: title}
+	for i := 0; i+1 < len(cells); i += 2 {
+		if cells[i+1] != "" {
+			b.rows = append(b.rows, row{cells: []string{cells[i], cells[i+1]}})
+		}
+	}
+	return b
+}
+
+// print writes an answer once, whole: on stdout the object or the tables, on stderr
+// what went wrong.
+func (e *env) print(a *answer, mode string) error {
+	var out bytes.Buffer
+	if mode == outputJSON {
+		if err := e.encode(&out, a); err != nil {
+			return err
+		}
+		_, err := e.stdout.Write(out.Bytes())
+		return err
+	}
+	if err := e.tables(&out, a); err != nil {
+		return err
+	}
+	if _, err := e.stdout.Write(out.Bytes()); err != nil && !isBrokenPipe(err) {
+		return err
+	}
+	return e.complain(a)
+}
+
+// encode writes the object of --output json.
+func (e *env) encode(out io.Writer, a *answer) error {
+	type next struct {
+		Argv  []string `json:"argv"`
+		Shell string   `json:"shell"`
+	}
+	object := struct {
+		SchemaVersion string         `json:"schema_version"`
+		Command       string         `json:"command"`
+		Status        string         `json:"status"`
+		ReasonCode    string         `json:"reason_code"`
+		Sentence      string         `json:"sentence"`
+		Exit          int            `json:"exit"`
+		Facts         map[string]any `json:"facts"`
+		Next          *next          `json:"next"`
+	}{resultSchema, a.Command, a.Status, statusDone, a.Sentence, a.exit(), a.Facts, nil}
+	if object.Facts == nil {
+		object.Facts = map[string]any{}
+	}
+	if a.goal != "" {
+		object.Facts["goal_id"] = a.goal
+	}
+	if a.Status == statusPreview {
+		object.ReasonCode = statusPreview
+	}
+	if r := a.refusal; r != nil {
+		object.ReasonCode, object.Sentence = r.Reason, r.Sentence
+	}
+	if len(a.next) > 0 {
+		argv := e.line(a.next)
+		object.Next = &next{argv, shellLine(argv)}
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(object)
+}
+
+// tables writes an answer for people. The line to run next comes last.
+func (e *env) tables(out *bytes.Buffer, a *answer) error {
+	if a.raw != nil {
+		out.Write(a.raw)
+		return nil
+	}
+	fancy := terminal(e.stdout)
+	for i, b := range a.blocks {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		if b.title != "" {
+			fmt.Fprintln(out, paint(bold, b.title, wantColor(a.color, fancy)))
+		}
+		if err := b.render(out, fancy); err != nil {
+			return err
+		}
+	}
+	if a.refusal != nil {
+		return nil
+	}
+	if a.Sentence != "" {
+		fmt.Fprintf(out, "\n%s\n", a.Sentence)
+	}
+	if len(a.next) > 0 {
+		fmt.Fprintf(out, "\nnext:\n  %s\n", shellLine(e.line(a.next)))
+	}
+	return nil
+}
+
+// complain says on stderr what was found, where, what was not changed and what to
+// do next. The cause may name a path: this is the operator's own terminal.
+func (e *env) complain(a *answer) error {
+	r := a.refusal
+	if r == nil {
+		return nil
+	}
+	var b strings.Builder
+	color := wantColor(a.color, terminal(e.stderr))
+	fmt.Fprintf(&b, "%s %s (exit %d)\n", paint(red, strings.ToUpper(a.Status), color), r.Reason, int(r.Kind))
+	fmt.Fprintf(&b, "  found        %s\n", r.Sentence)
+	if r.Err != nil {
+		fmt.Fprintf(&b, "               %v\n", r.Err)
+	}
+	if where := whereLine(a); where != "" {
+		fmt.Fprintf(&b, "  where        %s\n", where)
+	}
+	if len(a.blocks) == 0 {
+		for _, h := range r.Holds {
+			fmt.Fprintf(&b, "  hold         %s %s: %s\n", h.Code, h.Record, h.Detail)
+		}
+	}
+	fmt.Fprintf(&b, "  not changed  %s\n", kinds[r.Kind].unchanged)
+	if len(a.next) > 0 {
+		fmt.Fprintf(&b, "  next         %s\n", shellLine(e.line(a.next)))
+	}
+	_, err := io.WriteString(e.stderr, b.String())
+	return err
+}
+
+func whereLine(a *answer) string {
+	var parts []string
+	if a.goal != "" {
+		parts = append(parts, "goal "+a.goal)
+	}
+	where, _ := a.Facts["where"].(map[string]any)
+	for _, key := range []string{"store", "cursor", "operation_id", "field", "holder_pid"} {
+		if value, there := where[key]; there {
+			parts = append(parts, fmt.Sprintf("%s %v", strings.ReplaceAll(key, "_", " "), value))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// width is what tables fit into on a terminal.
+const width = 80
+
+// render prints a table: ruled and wrapped on a terminal, one plain line a row in a
+// pipe, so that a pipe can be searched line by line.
+func (b block) render(out *bytes.Buffer, fancy bool) error {
+	rendition := tw.Rendition{Borders: tw.BorderNone, Settings: tw.Settings{Separators: tw.SeparatorsNone, Lines: tw.LinesNone}}
+	if fancy && b.head != nil {
+		rendition = tw.Rendition{Symbols: tw.NewSymbols(tw.StyleLight)}
+	}
+	options := []tablewriter.Option{
+		tablewriter.WithRenderer(renderer.NewBlueprint(rendition)),
+		tablewriter.WithHeaderAutoFormat(tw.Off), // todo_id must stay todo_id
+		tablewriter.WithHeaderAlignment(tw.AlignLeft), tablewriter.WithRowAlignment(tw.AlignLeft),
+		tablewriter.WithHeaderAutoWrap(tw.WrapNone), tablewriter.WithRowAutoWrap(tw.WrapNone),
+	}
+	if !fancy || b.head == nil {
+		options = append(options, tablewriter.WithPadding(tw.Padding{Left: "", Right: "  ", Overwrite: true}))
+	}
+	var text bytes.Buffer
+	table := tablewriter.NewTable(&text, options...)
+	if b.head != nil {
+		table.Header(b.head)
+	}
+	for _, r := range b.ordered(fancy) {
+		if err := table.Append(r); err != nil {
+			return err
+		}
+	}
+	if err := table.Render(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if b.head == nil {
+			out.WriteString("  ")
+		}
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return nil
+}
+
+// ordered returns the rows with failing ones first; on a terminal the last column is
+// wrapped so that the whole fits.
+func (b block) ordered(fancy bool) [][]string {
+	var failing, fine [][]string
+	for _, r := range b.rows {
+		if r.failing {
+			failing = append(failing, r.cells)
+		} else {
+			fine = append(fine, r.cells)
+		}
+	}
+	all := append(failing, fine...)
+	if !fancy {
+		return all
+	}
+	used := 1
+	for column := range len(b.columns()) - 1 {
+		widest := 0
+		for _, cells := range append([][]string{b.columns()}, all...) {
+			widest = max(widest, twwidth.Width(cells[column]))
+		}
+		used += widest + 3
+	}
+	for i, cells := range all {
+		last := len(cells) - 1
+		cells = append([]string(nil), cells...)
+		cells[last] = wrap(cells[last], max(20, width-used-3))
+		all[i] = cells
+	}
+	return all
+}
+
+func (b block) columns() []string {
+	if b.head != nil || len(b.rows) == 0 {
+		return b.head
+	}
+	return make([]string, len(b.rows[0].cells))
+}
+
+// wrap breaks text at spaces, and inside a word only when the word alone is too long.
+func wrap(text string, limit int) string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		for twwidth.Width(word) > limit {
+			cut := min(limit, len([]rune(word)))
+			lines = append(lines, strings.TrimSpace(line), string([]rune(word)[:cut]))
+			line, word = "", string([]rune(word)[cut:])
+		}
+		if line != "" && twwidth.Width(line)+1+twwidth.Width(word) > limit {
+			lines, line = append(lines, line), word
+			continue
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	lines = append(lines, line)
+	kept := lines[:0]
+	for _, l := range lines {
+		if l != "" {
+			kept = append(kept, l)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+const (
+	bold = "\x1b[1m"
+	red  = "\x1b[31m"
+)
+
+func paint(code, text string, wanted bool) string {
+	if !wanted {
+		return text
+	}
+	return code + text + "\x1b[0m"
+}
+
+// wantColor follows --color; auto means a terminal and no NO_COLOR (no-color.org).
+func wantColor(choice string, terminal bool) bool {
+	switch choice {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return terminal && os.Getenv("NO_COLOR") == ""
+}
