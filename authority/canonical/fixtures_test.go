@@ -145,6 +145,32 @@ func TestLoopXKeyOrder(t *testing.T) {
 	}
 }
 
+// Every pair of LoopX's awkward keys, in both orders: Check, Less and the naive
+// reference must agree on which one comes first.
+func TestKeyPairs(t *testing.T) {
+	var keys []utf32
+	for _, element := range naiveMember(fixtures(t, "key_order.jsonl")[0].value, "keys").([]any) {
+		keys = append(keys, element.(utf32))
+	}
+	keys = append(keys, historyKeys...)
+	for _, a := range keys {
+		for _, b := range keys {
+			if a == b {
+				continue
+			}
+			want := naiveKeys(map[utf32]any{a: nil, b: nil})[0] == a
+			text := append(naiveQuote([]byte{'{'}, a), ":0,"...)
+			text = append(naiveQuote(text, b), ":0}"...)
+			if got := Check(text) == nil; got != want {
+				t.Errorf("Check(%s) accepts: %v", text, got)
+			}
+			if got := Less(a.wtf8(), b.wtf8()); got != want {
+				t.Errorf("Less(%q, %q) = %v", a.wtf8(), b.wtf8(), got)
+			}
+		}
+	}
+}
+
 func TestLoopXIDs(t *testing.T) {
 	for i, line := range fixtures(t, "ids.jsonl") {
 		want := naiveMember(line.value, "valid_id").(bool)
@@ -191,4 +217,57 @@ func TestLoopXDeltas(t *testing.T) {
 			t.Errorf("line %d: AppendSorted gives %s", i+1, d.AppendSorted(nil))
 		}
 	}
+}
+
+// TestLoopXDeltaRefusals replays LoopX's damaged histories up to the delta that
+// LoopX refused, which must be refused here in the same words.
+func TestLoopXDeltaRefusals(t *testing.T) {
+	folder := "../../testdata/fixtures/malformed"
+	for _, name := range []string{"delta-extra-key", "delta-path-missing-target", "delta-splice-fraction"} {
+		stores, err := filepath.Glob(filepath.Join(folder, "file-v1--"+name, "store", "authority-store-*.json"))
+		if err != nil || len(stores) != 1 {
+			t.Fatalf("%s: %v, %v", name, stores, err)
+		}
+		document, err := os.ReadFile(stores[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, err := os.ReadFile(filepath.Join(folder, "file-v1--"+name, "expected.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected, err := naiveParse(answers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := naiveMember(naiveMember(naiveMember(expected, "variants"), "default"), "load")
+		err = replayV1(document)
+		if err == nil || err.Error() != naiveMember(load, "reason").(utf32).wtf8() {
+			t.Errorf("%s: got %v, LoopX says %s", name, err, naiveMember(load, "reason").(utf32).wtf8())
+		}
+	}
+}
+
+// replayV1 replays the states of a v1 document.
+func replayV1(document []byte) error {
+	document, err := Append(nil, document)
+	if err != nil {
+		return err
+	}
+	var state []byte
+	for entry := range Elements(memberOf(document, "committed")) {
+		step := memberOf(entry, "state")
+		if delta := memberOf(step, "delta"); delta != nil {
+			d, err := ParseDelta(delta)
+			if err != nil {
+				return err
+			}
+			if state, err = d.Apply(nil, state); err != nil {
+				return err
+			}
+			continue
+		}
+		state = memberOf(step, "projection")
+	}
+	return nil
 }
