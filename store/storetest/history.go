@@ -27,7 +27,7 @@ func longHistory(t testing.TB, h Harness) {
 	m.counted(t, m.audit(t, store, nil))
 	m.pages(t, store)
 	other := reopen(t, h, store)
-	m.reads(t, other)
+	m.load(t, other)
 	view := viewOf(t, other)
 	m.reads(t, view)
 	m.pages(t, view)
@@ -49,8 +49,8 @@ func (m *model) pages(t reporter, reader authority.Reader) {
 		}
 	}
 	n := authority.Cursor(len(m.rows))
-	for _, after := range []authority.Cursor{0, 1, 63, 64, 65, n / 2, n - 2, n - 1, n, n + 1, n + 64, 1 << 40, 1<<64 - 1} {
-		for _, limit := range []int{-1, 0, 1, 2, 63, 64, 65, int(n) - 1, int(n), int(n) + 1, 1<<53 - 1} {
+	for _, after := range []authority.Cursor{0, 63, 64, n - 2, n - 1, n, n + 1, 1<<64 - 1} {
+		for _, limit := range []int{-1, 0, 1, 2, 65, int(n), 1<<53 - 1} {
 			m.scan(t, reader, after, limit)
 		}
 	}
