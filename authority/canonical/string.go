@@ -1,6 +1,7 @@
 package canonical
 
 import (
+	"bytes"
 	"unicode/utf8"
 )
 
@@ -162,6 +163,9 @@ func ParseString(literal []byte) (string, error) {
 // decodeLiteral returns the value of a canonical literal, quotes included.
 func decodeLiteral(literal []byte) string {
 	inside := literal[1 : len(literal)-1]
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return string(inside)
+	}
 	value := make([]byte, 0, len(inside))
 	for i := 0; i < len(inside); i++ {
 		if inside[i] != '\\' {
