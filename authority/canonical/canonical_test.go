@@ -222,8 +222,8 @@ func TestCheckAllocatesNothing(t *testing.T) {
 // purpose. A fault planted in the same place of the old and the new text goes
 // unnoticed exactly where the tracker does not scan.
 func TestTrackerScansLittle(t *testing.T) {
-	prev, next := projections(t, 256<<10)
-	const places = 200
+	prev, next := projections(t, 128<<10)
+	const places = 100
 	tail := commonSuffix(prev, next)
 	noticed := 0
 	for i := range places {
