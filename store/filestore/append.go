@@ -89,7 +89,7 @@ func (a *appender) write(ctx context.Context, out io.Writer, rows iter.Seq2[*row
 		if err == nil {
 			err = a.row(next)
 		}
-		if err = errors.Join(err, cancelled(ctx)); err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
@@ -129,6 +130,9 @@ func normalise(request authority.CommitRequest) (*row, error) {
 		if canonical.Kind(value) != part.kind {
 			return nil, invalidCommit(part.name, "commit "+part.name+" has the wrong kind", nil)
 		}
+		if err := holdable(value); err != nil {
+			return nil, invalidCommit(part.name, "commit "+part.name+" is nested deeper than LoopX can read back", err)
+		}
 		*part.to = value
 	}
 	for name, list := range map[string][]byte{"events": r.entry.events, "receipts": r.entry.receipts} {
@@ -137,6 +141,18 @@ func normalise(request authority.CommitRequest) (*row, error) {
 		}
 	}
 	return r, nil
+}
+
+// holdable proves that a value is not nested so deep that it could not be read
+// back from inside a journal, where up to eight levels stand around it.
+func holdable(value []byte) error {
+	const levels = 8
+	var depth *canonical.DepthError
+	wrapped := append([]byte(strings.Repeat("[", levels)), value...)
+	if err := canonical.Check(append(wrapped, strings.Repeat("]", levels)...)); errors.As(err, &depth) {
+		return err
+	}
+	return nil
 }
 
 func invalidCommit(field, detail string, err error) error {
@@ -156,6 +172,9 @@ func readOnly() *refusal {
 func (s *Store) locked(ctx context.Context, change func() error) error {
 	if s.options.Access == ReadOnly {
 		return readOnly()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if s.options.Existence == MayCreate {
 		if err := atomicfile.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {

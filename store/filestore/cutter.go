@@ -88,8 +88,9 @@ type cutter struct {
 	previous  string // revision that the newest row claims
 	unproved  bool   // no row was read before the next
 	tracker   canonical.Tracker
-	state     []byte // format v1: the newest projection
+	state     *canonical.State // format v1: the newest projection
 	mark      []byte
+	length    int   // format v0: of the newest projection
 	covering  int64 // format v1: where the newest checkpoint stands
 }
 
@@ -179,29 +180,32 @@ func (c *cutter) replay(r *row, arena *[]byte) error {
 			return r.at(violation("file authority store checkpoint is missing or invalid"), "state")
 		}
 		r.projection, c.covering = projection, r.span.start
-	} else {
-		text, ok := stateOf(r.entry.state, "delta", "delta")
-		if !ok {
-			return r.at(violation("file authority store delta is missing or invalid"), "state")
-		}
-		if err := c.step(r, text, arena); err != nil {
-			return err
-		}
+		// A projection that is no object is refused when the row is checked, and
+		// the first delta after it is refused here.
+		c.state, _ = canonical.NewState(bytes.Clone(projection))
+		return nil
 	}
-	c.state = append(c.state[:0], r.projection...)
-	return nil
+	text, ok := stateOf(r.entry.state, "delta", "delta")
+	if !ok {
+		return r.at(violation("file authority store delta is missing or invalid"), "state")
+	}
+	return c.step(r, text, arena)
 }
 
 // step replays a delta on the newest projection.
 func (c *cutter) step(r *row, text []byte, arena *[]byte) error {
 	delta, err := canonical.ParseDelta(text)
+	if err == nil && c.state == nil {
+		err = errGiveUp
+	}
+	if err == nil {
+		err = c.state.Apply(delta)
+	}
 	if err != nil {
 		return r.at(ofDelta(err), "state.delta")
 	}
 	built := len(*arena)
-	if *arena, err = delta.Apply(*arena, c.state); err != nil {
-		return r.at(ofDelta(err), "state.delta")
-	}
+	*arena = c.state.AppendTo(*arena)
 	r.projection = (*arena)[built:len(*arena):len(*arena)]
 	return nil
 }
@@ -235,8 +239,9 @@ func stateOf(state []byte, kind, name string) (value []byte, ok bool) {
 }
 
 // cutPlain cuts a v0 entry in LoopX's own spelling. The projection's end is
-// sought by the cursor that follows it, and its form is proved against the
-// projection before, so that unchanged text is compared and not scanned.
+// sought by the cursor that follows it: what is found that way is the projection
+// exactly when it is a canonical value. Its form is proved against the projection
+// before, so that unchanged text is compared and not scanned.
 func (c *cutter) cutPlain(r *row, arena *[]byte) error {
 	if err := c.toNext(); err != nil {
 		return err
@@ -253,6 +258,7 @@ func (c *cutter) cutPlain(r *row, arena *[]byte) error {
 			c.last = len(text)
 			r.span = span{start, start + int64(len(text))}
 			r.entry = parts.of(text)
+			c.length = len(r.projection)
 			return c.proveForm(r)
 		}
 		if c.more() != nil {
@@ -304,7 +310,7 @@ func (c *cutter) findParts(text []byte, cursor authority.Cursor) (p parts, ok bo
 	s.expect(`,"projection":`)
 	c.mark = append(c.mark[:0], `,"provider_revision":"file:`...)
 	c.mark = append(strconv.AppendUint(c.mark, uint64(cursor), 10), ':')
-	p.projection = s.until(c.mark)
+	p.projection = s.until(c.mark, c.length)
 	s.expect(`,"provider_revision":`)
 	p.revision = s.value()
 	s.expect(`,"receipts":`)
@@ -358,12 +364,12 @@ func (s *splitter) value() (at [2]int) {
 	return at
 }
 
-// until takes text up to a mark.
-func (s *splitter) until(mark []byte) (at [2]int) {
+// until takes text up to a mark, which is likely to stand after so many bytes.
+func (s *splitter) until(mark []byte, likely int) (at [2]int) {
 	if s.stuck() {
 		return at
 	}
-	n := bytes.Index(s.text[s.pos:], mark)
+	n := indexNear(s.text[s.pos:], mark, likely)
 	if n < 0 {
 		s.short = true
 		return at

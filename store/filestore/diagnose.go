@@ -102,7 +102,7 @@ func (d *document) each(ctx context.Context, see func(authority.Cursor, []byte, 
 		if err := see(place, raw, at); err != nil {
 			return err
 		}
-		if err := cancelled(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}

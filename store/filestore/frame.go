@@ -65,7 +65,7 @@ func (d *document) canonicalFrame(ctx context.Context) (frame, bool) {
 	}
 	mark := append([]byte(`","goal_id":`), canonical.AppendString(nil, d.goal)...)
 	mark = append(mark, `,"head":`...)
-	for before := d.size; cancelled(ctx) == nil; {
+	for before := d.size; ctx.Err() == nil; {
 		at, ok := d.lastIndex(mark, before)
 		if !ok {
 			return none, false
@@ -210,7 +210,7 @@ func (o *outline) object(ctx context.Context, w *window) error {
 		}
 		w.pos++
 		if c == '}' {
-			return cancelled(ctx)
+			return ctx.Err()
 		}
 	}
 }

@@ -43,7 +43,10 @@ func identityMissing(reason authority.Reason) *refusal {
 
 // Identity returns the identity of the folder. It never mints one: where there is
 // none it is ClassUnavailable, also where LoopX would write a fresh one.
-func (s *Store) Identity(context.Context) (authority.Identity, error) {
+func (s *Store) Identity(ctx context.Context) (authority.Identity, error) {
+	if err := ctx.Err(); err != nil {
+		return "", s.refuse("identity", err)
+	}
 	identity, err := readIdentity(s.identityPath)
 	if err == nil {
 		return identity, nil

@@ -154,6 +154,9 @@ func (s *Store) withoutIdentity(err error) error {
 
 // verify opens and proves the document for one of LoopX's reads.
 func (s *Store) verify(ctx context.Context, w *walk) (*document, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	d, err := s.open()
 	if err != nil {
 		return nil, err

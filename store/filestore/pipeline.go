@@ -36,8 +36,8 @@ func (d *document) prove(ctx context.Context, w *walk) error {
 		return nil
 	case errors.As(err, &halt):
 		return halt.err
-	case cancelled(ctx) != nil:
-		return cancelled(ctx)
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case w.resume != nil && w.rows < w.resume.cursor:
 		return rewritten(w.resume.cursor).because(err)
 	}
@@ -149,16 +149,17 @@ func (b *batch) fill(c *cutter) {
 
 // seal makes the checks of each row by itself.
 func (p *pipeline) seal(s *sealer, audited bool) {
+	var model modelCheck
 	for b := range p.hash {
 		for _, r := range b.rows {
-			r.prove(s, audited)
+			r.prove(s, &model, audited)
 		}
 		b.done <- struct{}{}
 	}
 }
 
 // prove leaves what is wrong in r.err.
-func (r *row) prove(s *sealer, audited bool) {
+func (r *row) prove(s *sealer, model *modelCheck, audited bool) {
 	if r.err = r.check(); r.err != nil {
 		return
 	}
@@ -167,7 +168,7 @@ func (r *row) prove(s *sealer, audited bool) {
 		return
 	}
 	r.digest = authority.DigestOf(r.projection)
-	r.model = readModelFault(r.projection)
+	r.model = model.fault(r.projection)
 }
 
 // collect takes the rows in order.
@@ -192,9 +193,9 @@ func (p *pipeline) collect(ctx context.Context, w *walk, h header) error {
 		}
 		last = append(last[:0], b.rows[len(b.rows)-1].projection...)
 		p.free <- b
-		if err := cancelled(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return &stop{err}
 		}
 	}
-	return &stop{cancelled(ctx)}
+	return &stop{ctx.Err()}
 }

@@ -67,12 +67,16 @@ func ofJSON(err error) *refusal {
 	return violation("file authority store JSON is invalid: " + err.Error()).because(err)
 }
 
-// refuse makes the answer of a verb. Errors that are not ours, such as a
-// cancelled context or the error of a visit, pass.
+// refuse makes the answer of a verb. Errors that are not ours, such as the error
+// of a visit, pass.
 func (s *Store) refuse(verb string, err error) error {
 	var r *refusal
 	if !errors.As(err, &r) {
-		return err
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		r = unreadable(err)
+		r.Detail = "the caller's time is over"
 	}
 	answer := authority.Error(*r)
 	answer.Verb, answer.Kind, answer.Goal = verb, authority.KindFile, s.options.GoalID
@@ -84,12 +88,4 @@ func (s *Store) refuse(verb string, err error) error {
 		answer.Class = authority.ClassFailed // a commit never answers unavailable
 	}
 	return &answer
-}
-
-// cancelled returns the context's error, which is nobody's refusal.
-func cancelled(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }

@@ -149,7 +149,7 @@ func (v *view) read(ctx context.Context, first, last authority.Cursor, see func(
 		if place < first {
 			continue
 		}
-		if err := errors.Join(r.check(), r.inOrder(), cancelled(ctx)); err != nil {
+		if err := errors.Join(r.check(), r.inOrder(), ctx.Err()); err != nil {
 			return err
 		}
 		if err := see(r); err != nil {
@@ -189,7 +189,7 @@ func (v *view) Operations(ctx context.Context) ([]string, error) {
 	}
 	for i := range v.at {
 		operation, err := v.operation(i)
-		if err = errors.Join(err, cancelled(ctx)); err != nil {
+		if err = errors.Join(err, ctx.Err()); err != nil {
 			return nil, v.store.refuse("audit", err)
 		}
 		operations = append(operations, operation)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/loopx-project/loopx-migrate/authority"
-	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // walk is one proof of a document: what the caller wants of its rows, and what
@@ -139,7 +138,11 @@ func (w *walk) finish(h header, projection []byte) error {
 	if err := w.counted(h); err != nil {
 		return err
 	}
-	return headMatches(h, w.last.claimed, projection)
+	if err := headMatches(h, w.last.claimed, projection); err != nil || !w.audited {
+		return err
+	}
+	w.findings.ofHead(w.last, projection)
+	return nil
 }
 
 // counted compares the number of rows with the header's cursor.
@@ -218,6 +221,18 @@ func (f *findings) of(r *row) {
 	}
 }
 
+// ofHead looks at the read model of the newest row once more, record by record.
+func (f *findings) ofHead(last row, projection []byte) {
+	for _, kind := range f.kinds {
+		if kind.Code == authority.FindingReadModel {
+			return
+		}
+	}
+	if last.model = readModelFault(projection); last.model != "" {
+		f.of(&last)
+	}
+}
+
 // list is the findings as an audit gives them.
 func (f *findings) list() authority.Findings {
 	var list authority.Findings
@@ -228,35 +243,4 @@ func (f *findings) list() authority.Findings {
 		list = append(list, kind.Finding)
 	}
 	return list
-}
-
-// readModelFault compares todo_read_model with the records beside it and returns
-// the member that differs, "" when none does. A projection without one has none.
-func readModelFault(projection []byte) string {
-	var model, todos []byte
-	for key, value := range canonical.Members(projection) {
-		switch key {
-		case "todo_read_model":
-			model = value
-		case "todos":
-			todos = value
-		}
-	}
-	if canonical.Kind(model) != canonical.Object || canonical.Kind(todos) != canonical.Array {
-		return ""
-	}
-	count := 0
-	for range canonical.Elements(todos) {
-		count++
-	}
-	digest := `"` + authority.DigestOf(todos).String() + `"`
-	for key, value := range canonical.Members(model) {
-		switch {
-		case key == "records_sha256" && string(value) != digest:
-			return key
-		case key == "todo_count" && string(value) != fmt.Sprint(count):
-			return key
-		}
-	}
-	return ""
 }
