@@ -147,10 +147,10 @@ func newerFormatWanted(err error) error {
 
 // start is the replayer that stands on the last row proved, which must stand there still.
 func (a *audit) start(ctx context.Context, s *session, end ending) (*replayer, error) {
-	p := &replayer{identity: s.identity, state: emptyState}
+	p := &replayer{identity: s.identity}
 	at := uint64(a.last.Cursor)
 	if at == 0 {
-		return p, nil
+		return p, p.stand(0, "", emptyState)
 	}
 	if a.last.Revision != revision(s.identity, at) || at > end.cursor {
 		return nil, rewritten("the remembered row does not stand in this history").at(at)
@@ -159,8 +159,7 @@ func (a *audit) start(ctx context.Context, s *session, end ending) (*replayer, e
 		if !equals(a.last.StateDigest, r.state) {
 			return rewritten("the remembered state is not the one that stands there").at(at).operation(r.operationID)
 		}
-		p.cursor, p.digest, p.state = at, r.state, append([]byte(nil), state...)
-		return nil
+		return p.stand(at, r.state, state)
 	})
 	return p, err
 }

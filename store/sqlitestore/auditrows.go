@@ -51,27 +51,22 @@ func send(rows chan<- rebuilt, done <-chan struct{}, row rebuilt) bool {
 	}
 }
 
-// prove takes the rows in order. The buffer of a row is free when the row behind it has
-// arrived, since only then the replay no longer needs it.
+// prove takes the rows in order and gives their buffers back.
 func (a *audit) prove(id authority.Identity, rows <-chan rebuilt, free chan<- []byte) error {
 	proof := replayer{identity: id}
-	var before []byte
 	for row := range rows {
 		if row.err != nil {
 			return row.err
 		}
-		if before != nil {
-			select {
-			case free <- before:
-			default:
-			}
-		}
-		before = row.projection
 		if err := proof.prove(row.record, row.projection); err != nil {
 			return err
 		}
 		if err := a.show(id, row); err != nil {
 			return err
+		}
+		select {
+		case free <- row.projection:
+		default:
 		}
 	}
 	return nil

@@ -189,7 +189,10 @@ func (c *Candidate) append(ctx context.Context, row authority.Row) error {
 		return placed(err, uint64(row.Cursor))
 	}
 	if c.line == nil {
-		c.line = startLine(c.session, c.durable, c.options.BatchRows)
+		var err error
+		if c.line, err = startLine(c.session, c.durable, c.options.BatchRows); err != nil {
+			return err
+		}
 	}
 	parcel := c.line.blank()
 	parcel.take(c.session.identity, row)

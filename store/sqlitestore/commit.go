@@ -221,14 +221,12 @@ func (s *session) append(o offer) (authority.Applied, error) {
 	if err != nil {
 		return authority.Applied{}, err
 	}
-	before := e.projection
-	if e.cursor == 0 {
-		before = emptyState
+	d, err := newDeriver(e.projection, e.digest)
+	if err != nil {
+		return authority.Applied{}, err
 	}
 	row := newRow(s.identity, e.cursor+1, o.operation, o.events, o.projection, o.receipts)
-	row.parent = e.digest
-	row.stateDigest = authority.DigestOf(o.projection)
-	if _, err := row.derive(before, nil); err != nil {
+	if err := d.derive(row); err != nil {
 		return authority.Applied{}, err
 	}
 	if err := s.insert(row); err != nil {
@@ -247,8 +245,8 @@ var emptyState = []byte("{}")
 // newCommit is a row to be written.
 type newCommit struct {
 	request
-	stateDigest authority.Digest
-	parent      string // state digest of the row before, empty for the first
+	stateDigest authority.Digest // computed when it is not known
+	parent      string           // state digest of the row before, empty for the first
 	delta       []byte
 	commit      authority.Digest
 }
@@ -257,22 +255,47 @@ func newRow(id authority.Identity, cursor uint64, operation string, events, proj
 	return &newCommit{request: request{id, cursor, operation, events, projection, receipts}}
 }
 
-// derive computes delta and commit digest. The delta is replayed at once, as LoopX
-// does: one that does not make the new state is never stored. The replay is built in
-// scratch, which is returned to be used again.
-func (n *newCommit) derive(before, scratch []byte) ([]byte, error) {
-	delta, err := canonical.Diff(before, n.projection)
-	if err != nil {
-		return scratch, violation("SQLite authority delta cannot be built").at(n.cursor).operation(n.operation).because(err)
+// deriver computes deltas and commit digests of rows in order.
+type deriver struct {
+	before []byte           // the projection the next row starts from
+	parent string           // its digest, empty for the first row
+	tree   *canonical.State // the same projection, as the stored deltas make it
+	text   []byte           // a buffer for it
+}
+
+// newDeriver starts behind a state; digest is empty at the beginning of a history. The
+// text must not change while the deriver is in use.
+func newDeriver(state []byte, digest string) (*deriver, error) {
+	if digest == "" {
+		state = emptyState
 	}
-	scratch, err = delta.Apply(scratch[:0], before)
-	if err != nil || !bytes.Equal(scratch, n.projection) {
-		return scratch, violation("SQLite authority delta does not reconstruct its commit").
+	tree, err := canonical.NewState(state)
+	return &deriver{before: state, parent: digest, tree: tree}, err
+}
+
+// derive fills in what follows from the row before. The delta is replayed from the text
+// that will be stored, as LoopX does: one that does not make the new state is refused.
+func (d *deriver) derive(n *newCommit) error {
+	delta, err := canonical.Diff(d.before, n.projection)
+	if err != nil {
+		return violation("SQLite authority delta cannot be built").at(n.cursor).operation(n.operation).because(err)
+	}
+	n.delta = delta.AppendBuilt(nil) // never a used buffer: the tree refers to it
+	stored, err := canonical.ParseDelta(n.delta)
+	if err == nil {
+		err = d.tree.Apply(stored)
+	}
+	d.text = d.tree.AppendTo(d.text[:0])
+	if err != nil || !bytes.Equal(d.text, n.projection) {
+		return violation("SQLite authority delta does not reconstruct its commit").
 			field("commits.delta").at(n.cursor).operation(n.operation).because(err)
 	}
-	n.delta = delta.AppendBuilt(n.delta[:0])
-	n.commit = n.digest()
-	return scratch, nil
+	if n.stateDigest.IsZero() {
+		n.stateDigest = authority.DigestOf(n.projection)
+	}
+	n.parent, n.commit = d.parent, n.digest()
+	d.before, d.parent = n.projection, n.stateDigest.String()
+	return nil
 }
 
 // insert writes the row and, on the grid, its checkpoint.

@@ -66,7 +66,7 @@ func rewriteLast(t testing.TB, store authority.Store) {
 		if err != nil {
 			return err
 		}
-		before := emptyState
+		var before []byte
 		if e.cursor > 1 {
 			err = in.window(t.Context(), e.cursor-1, e.cursor-1, func(_ record, state []byte) error {
 				before = append([]byte(nil), state...)
@@ -76,9 +76,12 @@ func rewriteLast(t testing.TB, store authority.Store) {
 		if err != nil {
 			return err
 		}
+		d, err := newDeriver(before, e.last.parent)
+		if err != nil {
+			return err
+		}
 		row := newRow(in.identity, e.cursor, e.last.operationID, e.last.events, []byte(`{"forged":true}`), e.last.receipts)
-		row.parent, row.stateDigest = e.last.parent, authority.DigestOf(row.projection)
-		if _, err := row.derive(before, nil); err != nil {
+		if err := d.derive(row); err != nil {
 			return err
 		}
 		if err := in.moveHead(row); err != nil {

@@ -32,7 +32,15 @@ type parcel struct {
 // inLine is how many rows wait between two stages; it bounds the memory.
 const inLine = 4
 
-func startLine(s *session, from newest, batchRows int) *line {
+func startLine(s *session, from newest, batchRows int) (*line, error) {
+	digest := ""
+	if from.cursor != 0 {
+		digest = from.sum.String()
+	}
+	d, err := newDeriver(from.projection, digest)
+	if err != nil {
+		return nil, err
+	}
 	l := &line{
 		raw: make(chan *parcel, inLine), made: make(chan *parcel, inLine),
 		free: make(chan *parcel, 3*inLine), broken: make(chan struct{}),
@@ -41,7 +49,7 @@ func startLine(s *session, from newest, batchRows int) *line {
 	go func() {
 		defer l.running.Done()
 		defer close(l.made)
-		l.derive(from)
+		l.derive(d)
 	}()
 	go func() {
 		defer l.running.Done()
@@ -49,7 +57,7 @@ func startLine(s *session, from newest, batchRows int) *line {
 		l.write(w)
 		w.abandon()
 	}()
-	return l
+	return l, nil
 }
 
 // breaks ends the line with its first fault.
@@ -119,24 +127,13 @@ func (l *line) stop() {
 
 // derive is the first stage. A row is compared with the one before, whose buffers the
 // second stage leaves alone until this row has reached it.
-func (l *line) derive(from newest) {
-	before, parent := emptyState, ""
-	if from.cursor != 0 {
-		before, parent = from.projection, from.sum.String()
-	}
-	var scratch []byte
+func (l *line) derive(d *deriver) {
 	for p := range l.raw {
 		if p.durable == nil {
-			if p.stateDigest.IsZero() {
-				p.stateDigest = authority.DigestOf(p.projection)
-			}
-			p.parent = parent
-			var err error
-			if scratch, err = p.newCommit.derive(before, scratch); err != nil {
+			if err := d.derive(&p.newCommit); err != nil {
 				l.breaks(err)
 				return
 			}
-			before, parent = p.projection, p.stateDigest.String()
 		}
 		select {
 		case l.made <- p:

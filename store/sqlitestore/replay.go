@@ -21,10 +21,19 @@ const (
 type replayer struct {
 	scrutiny scrutiny
 	identity authority.Identity
-	cursor   uint64 // of the last row
-	state    []byte // canonical projection after it
-	digest   string // its digest, as stored
-	spare    []byte // the buffer of the state before, to be used again
+	cursor   uint64           // of the last row
+	state    []byte           // canonical projection after it
+	digest   string           // its digest, as stored
+	tree     *canonical.State // the same projection, taken apart
+	spare    []byte           // a buffer for the next projection
+}
+
+// stand puts the replayer behind a row with that state. The text is copied.
+func (p *replayer) stand(cursor uint64, digest string, state []byte) (err error) {
+	p.cursor, p.digest = cursor, digest
+	p.state = append([]byte(nil), state...)
+	p.tree, err = canonical.NewState(p.state)
+	return err
 }
 
 // seal starts from a checkpoint: the row's digest must be the checkpoint's and its
@@ -39,9 +48,7 @@ func (p *replayer) seal(r record, checkpoint []byte, digest string) error {
 			return err
 		}
 	}
-	p.cursor, p.digest = r.cursor, digest
-	p.state = append(p.state[:0], checkpoint...) // a copy, since its buffer is written again
-	return nil
+	return p.stand(r.cursor, digest, checkpoint)
 }
 
 // step proves the next row: cursor, parent, replayed state and commit digest.
@@ -59,6 +66,7 @@ func (p *replayer) step(r record) error {
 		}
 	}
 	p.advance(r, next)
+	p.spare = next // shown until the next row only
 	return nil
 }
 
@@ -78,16 +86,14 @@ func (p *replayer) follow(r record) ([]byte, error) {
 	if err != nil {
 		return nil, badDelta(r, err)
 	}
-	next, err := delta.Apply(p.spare[:0], p.state)
-	if err != nil {
+	if err := p.tree.Apply(delta); err != nil {
 		return nil, badDelta(r, err)
 	}
-	return next, nil
+	return p.tree.AppendTo(p.spare[:0]), nil
 }
 
 func (p *replayer) advance(r record, next []byte) {
-	p.cursor, p.digest = r.cursor, r.state
-	p.state, p.spare = next, p.state
+	p.cursor, p.digest, p.state = r.cursor, r.state, next
 }
 
 // prove recomputes the commit digest over the state the row leads to.
