@@ -24,12 +24,5 @@ func (e *env) freeze(ctx context.Context, c *cli.Context, g globals) (*answer, e
 	if err != nil {
 		return nil, err
 	}
-	h, err := g.home()
-	if err != nil {
-		return nil, err
-	}
-	if r.To, err = target(c.String("to"), g, h); err != nil {
-		return nil, err
-	}
-	return e.step(ctx, g, r)
+	return e.stepTo(ctx, c, g, r)
 }

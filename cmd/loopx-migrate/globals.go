@@ -48,7 +48,7 @@ func readGlobals(c *cli.Context) (globals, error) {
 		output: c.String("output"), color: c.String("color"), progress: c.String("progress"),
 		timeout: c.Duration("timeout"), lockTimeout: c.Duration("lock-timeout"),
 	}
-	if g.goalID != "" || c.IsSet("goal-id") {
+	if g.goalID != "" {
 		if _, err := authority.NewPlace("/", g.goalID); err != nil {
 			return g, usage("goal_id_not_one_segment", "the goal id %q is not one path segment; nothing was looked at or changed", g.goalID)
 		}

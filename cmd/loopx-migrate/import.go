@@ -32,14 +32,7 @@ func (e *env) importCommandRun(ctx context.Context, c *cli.Context, g globals) (
 	if from := c.String("from"); from != "" {
 		return e.importAlone(ctx, g, r, from, c.String("to"))
 	}
-	h, err := g.home()
-	if err != nil {
-		return nil, err
-	}
-	if r.To, err = target(c.String("to"), g, h); err != nil {
-		return nil, err
-	}
-	return e.step(ctx, g, r)
+	return e.stepTo(ctx, c, g, r)
 }
 
 // importAlone copies one store into another, without a migration.

@@ -26,7 +26,7 @@ func localNode(ctx context.Context) *node {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "-p", "process.versions.node + ' ' + process.versions.sqlite").Output()
+	out, err := exec.CommandContext(ctx, path, "-p", "process.versions.node + ' ' + (process.versions.sqlite || 'none')").Output()
 	words := strings.Fields(string(out))
 	if err != nil || len(words) != 2 {
 		return nil

@@ -101,6 +101,18 @@ func target(url string, g globals, h home) (cutover.Target, error) {
 	return cutover.Target{Kind: at.Kind, Path: ref.Path}, nil
 }
 
+// stepTo is a step that may name its target.
+func (e *env) stepTo(ctx context.Context, c *cli.Context, g globals, r cutover.Request) (*answer, error) {
+	h, err := g.home()
+	if err != nil {
+		return nil, err
+	}
+	if r.To, err = target(c.String("to"), g, h); err != nil {
+		return nil, err
+	}
+	return e.step(ctx, g, r)
+}
+
 // step previews or executes one command of the flow.
 func (e *env) step(ctx context.Context, g globals, r cutover.Request) (*answer, error) {
 	flow, meter, err := e.flow(g)

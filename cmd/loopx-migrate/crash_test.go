@@ -1,0 +1,327 @@
+//go:build faultinject
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/loopx-project/loopx-migrate/internal/fixture"
+)
+
+// builtOnce is the program under test, built with the seam that breaks effects.
+var builtOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "loopx-migrate-crash-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "loopx-migrate")
+	out, err := exec.Command("go", "build", "-tags", "faultinject", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// site is one Goal in a folder, and the commands that are run on it.
+type site struct {
+	t            *testing.T
+	world        world
+	acknowledged []string
+	program      string
+}
+
+func newSite(t *testing.T, root string, acknowledged []string) *site {
+	program, err := builtOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t: t, world: world{t, root}, acknowledged: acknowledged, program: program}
+}
+
+// reply is what a command printed and how it ended.
+type reply struct {
+	Exit       int    `json:"exit"`
+	ReasonCode string `json:"reason_code"`
+	Sentence   string `json:"sentence"`
+	Facts      struct {
+		State     string `json:"state"`
+		Authority struct {
+			Kind    string `json:"kind"`
+			Blocked bool   `json:"blocked"`
+		} `json:"authority"`
+		Migration struct {
+			Phase string `json:"phase"`
+		} `json:"migration"`
+	} `json:"facts"`
+	Next *struct {
+		Argv []string `json:"argv"`
+	} `json:"next"`
+	killed bool
+}
+
+func (s *site) run(env []string, args ...string) reply {
+	s.t.Helper()
+	global := []string{"--runtime-root", s.world.root, "--goal-id", fixture.HistoryGoal, "--output", "json", "--lock-timeout", "1s"}
+	return s.exec(env, append(append([]string{s.program}, global...), args...))
+}
+
+// exec runs a command. A process that was killed in the middle of writing a marker
+// lock leaves one that names no owner; LoopX's rule is that it is stale after ten
+// seconds, so the lock is made as old and the command is run again.
+func (s *site) exec(env, argv []string) reply {
+	s.t.Helper()
+	r := s.execOnce(env, argv)
+	if r.ReasonCode == "lock_timeout" && s.ageTornLocks() {
+		r = s.execOnce(env, argv)
+	}
+	return r
+}
+
+// ageTornLocks makes every marker lock without an owner eleven seconds old.
+func (s *site) ageTornLocks() (any bool) {
+	s.t.Helper()
+	old := time.Now().Add(-11 * time.Second)
+	err := filepath.WalkDir(s.world.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.Contains(entry.Name(), ".ts-effect.lock") {
+			return err
+		}
+		if text, err := os.ReadFile(path); err != nil || json.Valid(text) {
+			return err
+		}
+		any = true
+		return os.Chtimes(path, old, old)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return any
+}
+
+func (s *site) execOnce(env, argv []string) reply {
+	s.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		s.t.Fatal(err)
+	}
+	var r reply
+	if cmd.ProcessState.ExitCode() < 0 {
+		r.killed = true
+		return r
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		s.t.Fatalf("%v printed %q: %v", argv, out, err)
+	}
+	if r.Exit != cmd.ProcessState.ExitCode() {
+		s.t.Fatalf("%v says exit %d and ended with %d", argv, r.Exit, cmd.ProcessState.ExitCode())
+	}
+	return r
+}
+
+// line previews a command and returns the line that executes it.
+func (s *site) line(args ...string) []string {
+	s.t.Helper()
+	r := s.run(nil, args...)
+	if r.Exit != 0 || r.Next == nil {
+		s.t.Fatalf("preview of %v: exit %d %s: %s", args, r.Exit, r.ReasonCode, r.Sentence)
+	}
+	return r.Next.Argv
+}
+
+func (s *site) do(args ...string) {
+	s.t.Helper()
+	if r := s.exec(nil, s.line(args...)); r.Exit != 0 {
+		s.t.Fatalf("%v: exit %d %s: %s", args, r.Exit, r.ReasonCode, r.Sentence)
+	}
+}
+
+// truth runs status and fails unless it says what is seen from outside.
+func (s *site) truth() reply {
+	s.t.Helper()
+	accepting := s.world.check(s.acknowledged)
+	r := s.run(nil, "status")
+	said := r.Facts.Authority.Kind
+	if r.Facts.Authority.Blocked {
+		said = ""
+	}
+	if fenced := accepting == "" && said == "sqlite"; said != accepting && !fenced {
+		s.t.Fatalf("status says %q is the authority, a writer would write to %q", said, accepting)
+	}
+	return r
+}
+
+// crossing is one command in one situation, and where the Goal has to end.
+type crossing struct {
+	name  string
+	setup [][]string // commands that lead there
+	run   []string
+	ends  string // who accepts writes after it, and after every recovery of it
+	undo  string // who accepts writes after abort, where abort can be asked for
+}
+
+var crossings = []crossing{
+	{name: "import-live", run: []string{"import", "--to", "sqlite:"}, ends: "file", undo: "file"},
+	{name: "freeze", run: []string{"freeze", "--to", "sqlite:"}, undo: "file"},
+	{name: "import", setup: [][]string{{"freeze", "--to", "sqlite:"}}, run: []string{"import"}, undo: "file"},
+	{name: "compare", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}}, run: []string{"compare"}, undo: "file"},
+	{name: "promote", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"promote"}, ends: "sqlite", undo: "file"},
+	{name: "abort", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
+	{name: "cutover", run: []string{"cutover", "--to", "sqlite:", "--max-stall", "1m"}, ends: "sqlite", undo: "file"},
+	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite"},
+}
+
+// situation makes the folder a crossing starts from, once; runs work on copies.
+func situation(t *testing.T, c crossing) (root string, acknowledged []string) {
+	home := filepath.Join(t.TempDir(), "runtime")
+	fixture.FileV0(t, filepath.Join(home, "authority", "file-v0"), fixture.HistoryGoal, fixture.History(7, 70, 3, 40))
+	fence := strings.ReplaceAll(string(fixture.Read(t, "goal-file-v0", "runtime", "authority-transition", "file-v0",
+		"legacy-writer-fence-090edaf83a75669a.json")), "harbour-crane", fixture.HistoryGoal)
+	path := filepath.Join(home, "authority-transition", "file-v0", "legacy-writer-fence-"+goalHash16+".json")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(fence), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, home, nil)
+	s.acknowledged = operations(t, s.world.journal())
+	for _, command := range c.setup {
+		s.do(command...)
+	}
+	return home, s.acknowledged
+}
+
+// effects counts the durable effects of an undisturbed run, and names them.
+func effects(t *testing.T, c crossing, root string, acknowledged []string) []string {
+	s := newSite(t, copyOf(t, root), acknowledged)
+	trace := filepath.Join(t.TempDir(), "trace")
+	line := s.line(c.run...)
+	if r := s.exec([]string{"LM_FAULT_TRACE=" + trace, "LM_FAULT_ROOT=" + s.world.root}, line); r.Exit != 0 {
+		t.Fatalf("undisturbed %v: exit %d %s: %s", c.run, r.Exit, r.ReasonCode, r.Sentence)
+	}
+	if got := s.world.check(acknowledged); got != c.ends {
+		t.Fatalf("undisturbed %v ends with %q accepting writes, want %q", c.run, got, c.ends)
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+func copyOf(t *testing.T, root string) string {
+	to := filepath.Join(t.TempDir(), "runtime")
+	if err := os.CopyFS(to, os.DirFS(root)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Every durable effect of every command is broken in every way: the process is
+// killed before it, killed in the middle of a write, or the effect fails. Each time
+// what is seen from outside holds, status says it, and the Goal can be led out.
+func TestEveryEffectBroken(t *testing.T) {
+	for _, c := range crossings {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			root, acknowledged := situation(t, c)
+			names := effects(t, c, root, acknowledged)
+			t.Logf("%d durable effects", len(names))
+			for i, name := range names {
+				for _, fault := range faultsOf(i+1, name) {
+					s := newSite(t, copyOf(t, root), acknowledged)
+					s.breakAndRecover(c, fault, i)
+					if t.Failed() {
+						t.Fatalf("fault %s at effect %q", fault, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+func faultsOf(n int, name string) []string {
+	errno := []string{"EIO", "ENOSPC"}[n%2]
+	faults := []string{fmt.Sprintf("kill:%d", n), fmt.Sprintf("error:%d:%s", n, errno)}
+	if strings.Contains(name, " write ") {
+		faults = append(faults, fmt.Sprintf("torn:%d", n))
+	}
+	return faults
+}
+
+// breakAndRecover breaks one effect and leads the Goal out in one of three ways: the
+// same command again, resume, or giving up.
+func (s *site) breakAndRecover(c crossing, fault string, n int) {
+	s.t.Helper()
+	line := s.line(c.run...)
+	broken := s.exec([]string{"LM_FAULT=" + fault}, line)
+	if strings.HasPrefix(fault, "kill") && !broken.killed {
+		s.t.Errorf("%s: the process was not killed (exit %d)", fault, broken.Exit)
+	}
+	status := s.truth()
+	unfinished := status.Facts.State == "unfinished"
+	want := c.ends
+	switch way := n % 3; {
+	case way == 1 && unfinished:
+		s.do("resume")
+	case way == 2 && c.undo != "" && !c.finished(broken, status):
+		s.giveUp(c)
+		want = c.undo
+	default:
+		s.again(line)
+	}
+	if s.t.Failed() {
+		return
+	}
+	if s.truth(); s.world.accepts() != want {
+		s.t.Errorf("%s: after recovery %q accepts writes, want %q", fault, s.world.accepts(), want)
+	}
+}
+
+// finished reports whether the command had done its work when it was broken.
+func (c crossing) finished(broken, status reply) bool {
+	done := map[string]string{"promote": "promoted", "cutover": "promoted", "rollback": "rolled_back"}
+	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[c.name]
+}
+
+// again runs the same line: it finishes, or says that it had finished.
+func (s *site) again(line []string) {
+	s.t.Helper()
+	for range 2 { // the second time is a replay
+		r := s.exec(nil, line)
+		if r.Exit != 0 && !slices.Contains([]string{"plan_changed"}, r.ReasonCode) {
+			s.t.Errorf("the same command again: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
+			return
+		}
+	}
+}
+
+// giveUp aborts, unless nothing was begun; a target that was published already is a
+// precise refusal, and the step is then finished instead.
+func (s *site) giveUp(c crossing) {
+	s.t.Helper()
+	r := s.run(nil, "abort")
+	if r.ReasonCode == "wrong_phase" {
+		return // the command died before it had begun anything
+	}
+	if r.Exit != 0 {
+		s.t.Errorf("preview of abort: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
+		return
+	}
+	if r = s.exec(nil, r.Next.Argv); r.Exit != 0 && r.ReasonCode != "already_published" && r.ReasonCode != "already_restored" {
+		s.t.Errorf("abort: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/loopx-project/loopx-migrate/internal/fixture"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden parts of testdata/script")
+
+// TestMain lets the test binary be the program: in scripts, and as a process of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"loopx-migrate": main,
+		"normal":        func() { os.Exit(normal()) },
+	})
+}
+
+// TestScripts runs testdata/script. Their commands beside testscript's own:
+//
+//	goal FIXTURE     a fresh copy of a Goal; $GOAL is its folder, $G the flags that name it
+//	exits N CMD...   run a program and demand its exit status
+//	paste N          run the line that the last command printed to be run next
+//	shown            turn the last output into what does not differ from run to run
+//	tree save|same   remember $GOAL, or demand that not one byte of it changed
+//	readonly         mount $GOAL read-only, or skip when that is not permitted
+func TestScripts(t *testing.T) {
+	trees := map[string]fixture.Tree{}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TMPDIR", env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"goal":     func(ts *testscript.TestScript, _ bool, args []string) { scriptGoal(t, ts, args[0]) },
+			"exits":    scriptExits,
+			"paste":    scriptPaste,
+			"shown":    scriptShown,
+			"readonly": func(ts *testscript.TestScript, _ bool, _ []string) { scriptReadonly(ts) },
+			"tree": func(ts *testscript.TestScript, _ bool, args []string) {
+				goal := ts.Getenv("GOAL")
+				now := fixture.TreeHash(t, goal)
+				if args[0] == "save" {
+					trees[goal] = now
+				} else if diff := trees[goal].Diff(now); len(diff) > 0 {
+					ts.Fatalf("the folder changed:\n%s", strings.Join(diff, "\n"))
+				}
+			},
+		},
+	})
+}
+
+func scriptGoal(t *testing.T, ts *testscript.TestScript, name string) {
+	dir := fixture.Copy(t, name)
+	ts.Setenv("GOAL", dir)
+	ts.Setenv("LOOPX_MIGRATE_RUNTIME_ROOT", filepath.Join(dir, "runtime"))
+	ts.Setenv("LOOPX_MIGRATE_GOAL_ID", "harbour-crane")
+}
+
+func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	demandStatus(ts, want, ts.Exec(args[1], args[2:]...))
+}
+
+func demandStatus(ts *testscript.TestScript, want int, err error) {
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// scriptPaste gives the printed line to a shell, as an operator would.
+func scriptPaste(ts *testscript.TestScript, _ bool, args []string) {
+	_, next, found := strings.Cut(ts.ReadFile("stdout"), "\nnext:\n")
+	if !found {
+		ts.Fatalf("the last command printed no line to run next")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	demandStatus(ts, want, ts.Exec("sh", "-c", strings.TrimSpace(next)))
+}
+
+func scriptShown(ts *testscript.TestScript, _ bool, _ []string) {
+	path := ts.MkAbs(".shown")
+	text := strings.ReplaceAll(ts.ReadFile("stdout")+ts.ReadFile("stderr"), ts.Getenv("GOAL"), "$GOAL")
+	ts.Check(os.WriteFile(path, []byte(text), 0o600))
+	ts.Check(ts.Exec("normal", path))
+}
+
+func scriptReadonly(ts *testscript.TestScript) {
+	goal := ts.Getenv("GOAL")
+	if out, err := exec.Command("mount", "--bind", goal, goal).CombinedOutput(); err != nil {
+		ts.Logf("SKIPPED: a read-only mount is not permitted here: %s", out)
+		ts.Fatalf("skip needs a mount; run as root in a mount namespace")
+	}
+	ts.Defer(func() { _ = exec.Command("umount", goal).Run() })
+	out, err := exec.Command("mount", "-o", "remount,ro,bind", goal).CombinedOutput()
+	if err != nil {
+		ts.Fatalf("remount: %s", out)
+	}
+}
+
+// logicalDigest of goal-file-v0 and goal-file-v1, which hold the same history: the
+// one digest that goldens keep.
+const logicalDigest = "cd2075b0a250924959e81297aa4efe078e0599505b12121a9bc359e6ea1e9a29"
+
+// changing is what differs from run to run, and what stands for it in goldens.
+var changing = []struct {
+	from *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`(?s)\nLOCAL NODE\n.*?\n\n`), "\n"},
+	{regexp.MustCompile(`(?s)\n    "local_node": \{.*?\},`), ""},
+	{regexp.MustCompile(`sha256:[0-9a-f]{64}`), "sha256:(plan)"},
+	{regexp.MustCompile(`op-[0-9a-f]{16}`), "op-(minted)"},
+	{regexp.MustCompile(`mig-[0-9a-f]{16}`), "mig-(id)"},
+	{regexp.MustCompile(`sqlite:[0-9a-f]{32}`), "sqlite:(identity)"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`), "(time)"},
+	{regexp.MustCompile(`os:[a-z_][a-z0-9_-]*`), "os:(user)"},
+	{regexp.MustCompile(`(outage[_ ]ms"?:? *"?)\d+`), "${1}(n)"},
+	{regexp.MustCompile(`outage +\d+ ms`), "outage (n) ms"},
+	{regexp.MustCompile(`\(\d+ ms\)|for \d+ ms|"milliseconds": \d+|"seconds": [0-9.]+|took [0-9.]+ s`), "(took)"},
+	{regexp.MustCompile(`"stall_ms": \d+`), `"stall_ms": (n)`},
+}
+
+var digests = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{12})\b`)
+
+// normal prints a file without what differs from run to run.
+func normal() int {
+	text, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		return 1
+	}
+	for _, c := range changing {
+		text = c.from.ReplaceAll(text, []byte(c.to))
+	}
+	text = digests.ReplaceAllFunc(text, func(digest []byte) []byte {
+		if bytes.HasPrefix([]byte(logicalDigest), digest) {
+			return digest
+		}
+		return []byte("(digest)")
+	})
+	_, err = os.Stdout.Write(text)
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// answered is what one run of the program answered.
+type answered struct {
+	stdout, stderr string
+	exit           int
+}
+
+// run runs the program as a process of its own.
+func run(t *testing.T, args ...string) answered {
+	t.Helper()
+	return runWith(t, nil, args...)
+}
+
+func runWith(t *testing.T, environment []string, args ...string) answered {
+	t.Helper()
+	cmd := exec.Command("loopx-migrate", args...)
+	cmd.Env = append(os.Environ(), environment...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return answered{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
