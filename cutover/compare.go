@@ -38,6 +38,7 @@ func (f *Flow) parity(ctx context.Context, m *manifest.Manifest, options ParityO
 	}
 	if m.Phase == manifest.PhasePlanned && m.Copied != nil {
 		options.Through = m.Copied.Bookmark.Cursor // the source is live and may have gone on
+		return f.compareArms(ctx, options, f.ref(m.Source.Kind, AccessLive), target)
 	}
 	return f.compareArms(ctx, options, f.ref(m.Source.Kind, AccessUntouched), target)
 }
@@ -56,9 +57,21 @@ func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...R
 			return parity.Report{}, err
 		}
 		defer closing(view, &err)
-		arms = append(arms, parity.Arm{Name: string(ref.Kind), View: view, CheckCommit: store.CheckCommit})
+		arms = append(arms, parity.Arm{Name: string(ref.Kind), View: view, CheckCommit: store.CheckCommit, Digest: bytesOf(ref)})
 	}
 	return parity.Compare(ctx, arms, options)
+}
+
+// bytesOf hashes what a store keeps, to see that a comparison left it alone. A source
+// that LoopX writes to meanwhile changes by itself, and is not watched.
+func bytesOf(ref Ref) func(context.Context) (authority.Digest, error) {
+	if ref.Access != AccessUntouched {
+		return nil
+	}
+	return func(context.Context) (authority.Digest, error) {
+		digest, _, err := digestFile(ref.Path)
+		return digest, err
+	}
 }
 
 // comparison is the verdict to be recorded.

@@ -217,6 +217,9 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	if r.Parity.MinimumOperations != 0 {
 		line = append(line, "--minimum-operations", strconv.FormatUint(r.Parity.MinimumOperations, 10))
 	}
+	for _, size := range r.Parity.PageSizes {
+		line = append(line, "--page", strconv.Itoa(size))
+	}
 	for _, kind := range r.Parity.RequireEventKinds {
 		line = append(line, "--require-event-kind", kind)
 	}
