@@ -13,8 +13,8 @@ import (
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 )
 
-// longTransactions is past three checkpoints of the delta formats (1, 65, 129, 193).
-const longTransactions = 200
+// longTransactions is past three checkpoints of the delta formats (1, 65, 129).
+const longTransactions = 140
 
 // longHistory commits a realistic history and reads it in every way.
 func longHistory(t testing.TB, h Harness) {
