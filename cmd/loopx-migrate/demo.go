@@ -124,8 +124,10 @@ func (s *story) tell(step, command, words string, took time.Duration, facts map[
 	if command != "" {
 		text += "     $ loopx-migrate " + command + "\n"
 	}
-	for _, line := range strings.Split(wrap(words, width), "\n") {
-		text += "   " + line + "\n"
+	for paragraph := range strings.SplitSeq(words, "\n") {
+		for line := range strings.SplitSeq(wrap(paragraph, width), "\n") {
+			text += "   " + line + "\n"
+		}
 	}
 	return s.say(text + "\n")
 }

@@ -94,7 +94,8 @@ func (s *story) promote(ctx context.Context) error {
 		return err
 	}
 	return s.tell("promote", "promote", fmt.Sprintf("The candidate went to LoopX's place and the journal out of it, both were read back, and the selector was published: "+
-		"%s is the authority. Nobody could write for %s ms in all (this demo did one step after the other). Both whole histories were read once more afterwards.",
+		"%s is the authority. Both whole histories were read once more afterwards.\n"+
+		"outage: %s ms, from the frozen to the published selector (here one step right after the other)",
 		done.Facts["store_identity"], done.Facts["outage_ms"]), took,
 		map[string]any{"store_identity": done.Facts["store_identity"], "outage_ms": done.Facts["outage_ms"]})
 }
@@ -144,7 +145,7 @@ func (s *story) end(ctx context.Context) error {
 	if err := unsound(status); err != nil {
 		return err
 	}
-	return s.tell("status", "status", fmt.Sprintf("Phase %s. Authority: %s (%s). The retired journal is kept, and nobody has written to it. The whole story took %.1f s.",
+	return s.tell("status", "status", fmt.Sprintf("Phase %s. Authority: %s (%s). The retired journal is kept, and nobody has written to it.\nThe whole story took %.1f s.",
 		status.State, status.Verdict.Kind, status.Verdict.Row, s.e.now().Sub(s.began).Round(100*time.Millisecond).Seconds()), s.e.now().Sub(began),
 		map[string]any{"state": status.State, "authority": status.Verdict.Kind, "tripwires": len(status.Tripped)})
 }

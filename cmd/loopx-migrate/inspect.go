@@ -42,7 +42,7 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 		stores[i] = storeFacts(s)
 	}
 	a.fact("stores", stores)
-	a.fact("holds", seen.Holds)
+	a.fact("holds", append([]cutover.Hold{}, seen.Holds...))
 	a.show(authorityBlock(flow.Place.Root(), seen.Verdict, seen.Observation))
 	for _, s := range seen.Stores {
 		a.show(storeBlock(s))

@@ -102,7 +102,10 @@ func scriptPaste(ts *testscript.TestScript, _ bool, args []string) {
 
 func scriptShown(ts *testscript.TestScript, _ bool, _ []string) {
 	path := ts.MkAbs(".shown")
-	text := strings.ReplaceAll(ts.ReadFile("stdout")+ts.ReadFile("stderr"), ts.Getenv("GOAL"), "$GOAL")
+	text := ts.ReadFile("stdout") + ts.ReadFile("stderr")
+	if goal := ts.Getenv("GOAL"); goal != "" {
+		text = strings.ReplaceAll(text, goal, "$GOAL")
+	}
 	ts.Check(os.WriteFile(path, []byte(text), 0o600))
 	ts.Check(ts.Exec("normal", path))
 }
@@ -138,7 +141,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`), "(time)"},
 	{regexp.MustCompile(`os:[a-z_][a-z0-9_-]*`), "os:(user)"},
 	{regexp.MustCompile(`(outage[_ ]ms"?:? *"?)\d+`), "${1}(n)"},
-	{regexp.MustCompile(`outage +\d+ ms`), "outage (n) ms"},
+	{regexp.MustCompile(`outage(:? +)\d+ ms`), "outage$1(n) ms"},
 	{regexp.MustCompile(`\(\d+ ms\)|for \d+ ms|"milliseconds": \d+|"seconds": [0-9.]+|took [0-9.]+ s`), "(took)"},
 	{regexp.MustCompile(`"stall_ms": \d+`), `"stall_ms": (n)`},
 }

@@ -97,17 +97,19 @@ func (e *env) manifestVerify(ctx context.Context, _ *cli.Context, g globals) (*a
 		return nil, err
 	}
 	a := &answer{Status: statusDone, Sentence: "The record holds: its steps are chained and both stores are what it bound. Nothing was changed."}
-	b := block{title: "MANIFEST " + proof.Manifest.MigrationID, head: []string{"side", "retained prefix", "later rows", "where", "problem"}}
+	b := block{title: "MANIFEST " + proof.Manifest.MigrationID, head: []string{"side", "retained prefix", "later rows", "holds", "where"}}
 	var sides []map[string]any
 	problem := ""
 	for _, s := range proof.Sides {
 		facts := map[string]any{"side": s.Side, "kind": s.Kind, "where": s.Where, "retained_prefix": s.RetainedPrefix.String(), "later_rows": s.Later}
+		holds := "yes"
 		if s.Problem != "" {
 			facts["problem"] = s.Problem
 			problem = s.Side + ": " + s.Problem
+			holds = "NO: " + s.Problem
 		}
 		sides = append(sides, facts)
-		b.rows = append(b.rows, row{failing: s.Problem != "", cells: []string{s.Side, "1.." + s.RetainedPrefix.String(), fmt.Sprint(s.Later), s.Where, s.Problem}})
+		b.rows = append(b.rows, row{failing: s.Problem != "", cells: []string{s.Side, "1.." + s.RetainedPrefix.String(), fmt.Sprint(s.Later), holds, s.Where}})
 	}
 	a.fact("migration_id", proof.Manifest.MigrationID)
 	a.fact("steps_proved", proof.Steps)

@@ -228,12 +228,17 @@ func (b block) render(out *bytes.Buffer, fancy bool) error {
 	if !fancy || b.head == nil {
 		options = append(options, tablewriter.WithPadding(tw.Padding{Left: "", Right: "  ", Overwrite: true}))
 	}
+	head, rows := b.head, b.ordered()
+	if fancy {
+		whole, each := b.framing()
+		head, rows = fit(head, rows, whole, each)
+	}
 	var text bytes.Buffer
 	table := tablewriter.NewTable(&text, options...)
-	if b.head != nil {
-		table.Header(b.head)
+	if head != nil {
+		table.Header(head)
 	}
-	for _, r := range b.ordered(fancy) {
+	for _, r := range rows {
 		if err := table.Append(r); err != nil {
 			return err
 		}
@@ -250,9 +255,8 @@ func (b block) render(out *bytes.Buffer, fancy bool) error {
 	return nil
 }
 
-// ordered returns the rows with failing ones first; on a terminal the last column is
-// wrapped so that the whole fits.
-func (b block) ordered(fancy bool) [][]string {
+// ordered returns the rows with failing ones first.
+func (b block) ordered() [][]string {
 	var failing, fine [][]string
 	for _, r := range b.rows {
 		if r.failing {
@@ -261,32 +265,56 @@ func (b block) ordered(fancy bool) [][]string {
 			fine = append(fine, r.cells)
 		}
 	}
-	all := append(failing, fine...)
-	if !fancy {
-		return all
-	}
-	used := 1
-	for column := range len(b.columns()) - 1 {
-		widest := 0
-		for _, cells := range append([][]string{b.columns()}, all...) {
-			widest = max(widest, twwidth.Width(cells[column]))
-		}
-		used += widest + 3
-	}
-	for i, cells := range all {
-		last := len(cells) - 1
-		cells = append([]string(nil), cells...)
-		cells[last] = wrap(cells[last], max(20, width-used-3))
-		all[i] = cells
-	}
-	return all
+	return append(failing, fine...)
 }
 
-func (b block) columns() []string {
-	if b.head != nil || len(b.rows) == 0 {
-		return b.head
+// framing is what a table adds to its columns: for the whole, and for each.
+func (b block) framing() (whole, each int) {
+	if b.head == nil {
+		return 2, 2
 	}
-	return make([]string, len(b.rows[0].cells))
+	return 1, 3
+}
+
+// fit wraps cells so that the whole table is at most width wide: the widest column
+// gives way first.
+func fit(head []string, rows [][]string, whole, each int) ([]string, [][]string) {
+	var widths []int
+	for _, cells := range append([][]string{head}, rows...) {
+		for column, cell := range cells {
+			if column == len(widths) {
+				widths = append(widths, 1)
+			}
+			widths[column] = max(widths[column], twwidth.Width(cell))
+		}
+	}
+	total := whole
+	for _, w := range widths {
+		total += w + each
+	}
+	for ; total > width; total-- {
+		widest := 0
+		for column := range widths {
+			if widths[column] > widths[widest] {
+				widest = column
+			}
+		}
+		widths[widest]--
+	}
+	wrapped := func(cells []string) []string {
+		narrow := make([]string, len(cells))
+		for column, cell := range cells {
+			narrow[column] = wrap(cell, max(widths[column], 1))
+		}
+		return narrow
+	}
+	for i := range rows {
+		rows[i] = wrapped(rows[i])
+	}
+	if head != nil {
+		head = wrapped(head)
+	}
+	return head, rows
 }
 
 // wrap breaks text at spaces, and inside a word only when the word alone is too long.

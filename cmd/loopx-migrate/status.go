@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -168,14 +169,14 @@ func bindingText(b manifest.Binding) string {
 func provedBlock(m *manifest.Manifest) block {
 	b := block{title: "done and proved", head: []string{"step", "operation", "phase", "proved"}}
 	for _, s := range m.Steps {
-		proved := s.Facts["logical_digest"]
-		if len(proved) > 12 {
-			proved = "logical digest " + proved[:12]
+		var proved []string
+		if cursor := s.Facts["cursor"] + s.Facts["copied_through"]; cursor != "" {
+			proved = append(proved, "cursor "+cursor)
 		}
-		if s.Facts["cursor"] != "" {
-			proved = "cursor " + s.Facts["cursor"] + ", " + proved
+		if digest := s.Facts["logical_digest"]; digest != "" {
+			proved = append(proved, "logical digest "+short(digest))
 		}
-		b.rows = append(b.rows, row{cells: []string{s.Command, s.OperationID, string(s.Phase), proved}})
+		b.rows = append(b.rows, row{cells: []string{s.Command, s.OperationID, string(s.Phase), strings.Join(proved, ", ")}})
 	}
 	return b
 }
