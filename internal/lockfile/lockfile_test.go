@@ -174,17 +174,17 @@ func TestWhatIsNoLockFileIsLeftAlone(t *testing.T) {
 		path := target + suffix[family]
 		elsewhere := filepath.Join(filepath.Dir(target), "elsewhere")
 		must(t, os.WriteFile(elsewhere, []byte("precious"), 0o600))
-		make := map[string]func() error{
+		places := map[string]func() error{
 			"symbolic link": func() error { return os.Symlink(elsewhere, path) },
 			"named pipe":    func() error { return syscall.Mkfifo(path, 0o600) },
 			"directory":     func() error { return os.Mkdir(path, 0o700) },
 			"second name":   func() error { return os.Link(elsewhere, path) },
 		}
-		for name, make := range make {
+		for name, take := range places {
 			if name == "second name" && family == lockfile.Marker {
 				continue // LoopX sets no such rule for markers
 			}
-			must(t, make())
+			must(t, take())
 			before, err := os.Lstat(path)
 			must(t, err)
 			if _, err := acquire(family, target, 0); err == nil {

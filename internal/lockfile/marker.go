@@ -38,8 +38,11 @@ func markerHolder(path string) int {
 	if err != nil {
 		return 0
 	}
-	defer seen.close()
-	return int(seen.owner.PID)
+	pid := int(seen.owner.PID)
+	if seen.close() != nil {
+		return 0
+	}
+	return pid
 }
 
 func tryMarker(path string) (*Lock, error) {

@@ -1,0 +1,93 @@
+# Everything a developer or CI runs. CI runs only these targets.
+#
+#   make check     what must hold before a change goes in: build vet lint test crash race
+#   make test      all tests of the program as it is used
+#   make crash     the tests that break each durable effect by its number
+#   make race      all tests under the race detector (needs a C compiler)
+#   make fuzz      every fuzz target for FUZZTIME each (default 5m)
+#   make bench     every benchmark that matches BENCH (default all)
+#   make golden    rewrite the golden files; read the difference before you commit it
+#   make interop   against a real LoopX, installed into .interop (Python 3.11, npm)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := check
+
+GO ?= go
+FUZZTIME ?= 5m
+BENCH ?= .
+TIMEOUT ?= 15m
+
+# The program is pure Go. The race detector alone needs cgo.
+export CGO_ENABLED := 0
+# Without this each process that the race detector watches sleeps a second at its
+# end, and the tests start thousands.
+export GORACE := atexit_sleep_ms=0
+
+# Built from source at a pinned version, once, outside go.mod: its 200 dependencies
+# are not ours. Two cores need about four minutes, downloads included.
+LINT_VERSION := v2.15.0
+LINT := .tools/golangci-lint-$(LINT_VERSION)
+
+# with_tag lists the folders that have tests under a build tag, with_text those whose tests hold a text.
+with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -E '^//go:build .*$(1)' . | xargs -r -n1 dirname | sort -u)
+with_text = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -F '$(1)' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: check build vet lint test crash race fuzz bench golden interop
+
+check: build vet lint test crash race
+
+build:
+	$(GO) build ./...
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+vet:
+	$(GO) vet ./...
+	$(GO) vet -tags faultinject,interop ./...
+
+lint: $(LINT)
+	$(LINT) run ./...
+
+$(LINT):
+	mkdir -p .tools
+	GOBIN="$$PWD/.tools" GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv .tools/golangci-lint $@
+
+test:
+	$(GO) test -timeout $(TIMEOUT) ./...
+
+crash:
+	$(GO) test -timeout $(TIMEOUT) -tags faultinject $(call with_tag,faultinject)
+
+race:
+	CGO_ENABLED=1 $(GO) test -timeout $(TIMEOUT) -race ./...
+
+# go test fuzzes one target of one package at a time.
+fuzz:
+	for folder in $(call with_text,func Fuzz); do \
+		for target in $$($(GO) test -list '^Fuzz' "$$folder" | grep '^Fuzz' || true); do \
+			echo "$$folder $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$folder"; \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(call with_text,func Benchmark)
+
+golden:
+	for folder in $(call with_text,"update"); do \
+		$(GO) test -tags faultinject "$$folder" -update; \
+	done
+
+# A registry that does not answer is nobody's fault: say so and succeed. Once LoopX
+# is installed every interop test must run: one that skips would prove nothing.
+interop:
+	status=0; scripts/interop-install.sh >/dev/null || status=$$?; \
+	if [ $$status -eq 3 ]; then echo 'interop: skipped, registries did not answer'; exit 0; fi; \
+	if [ $$status -ne 0 ]; then exit $$status; fi; \
+	folders='$(call with_tag,interop)'; \
+	if [ -z "$$folders" ]; then echo 'interop: no test has the build tag interop'; exit 1; fi; \
+	. .interop/env.sh; \
+	$(GO) test -count=1 -timeout $(TIMEOUT) -tags interop -run Interop -v $$folders | tee .interop/test.log; \
+	if grep -E '^ *--- SKIP' .interop/test.log; then echo 'interop: LoopX is installed, but tests skipped it'; exit 1; fi; \
+	if ! grep -qE '^--- PASS' .interop/test.log; then echo 'interop: no test ran'; exit 1; fi
