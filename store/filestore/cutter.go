@@ -68,7 +68,15 @@ func (e *elements) next() ([]byte, span, error) {
 	if err := e.toNext(); err != nil {
 		return nil, span{}, err
 	}
-	e.ensure(e.last + e.last/8)
+	e.expectOne()
+	return e.current()
+}
+
+// expectOne brings in as much as the next element is likely to have.
+func (e *elements) expectOne() { e.ensure(e.last + e.last/8) }
+
+// current returns the element that the window stands at.
+func (e *elements) current() ([]byte, span, error) {
 	start := e.offset()
 	element, err := e.value()
 	e.last = len(element)
@@ -88,6 +96,7 @@ type cutter struct {
 	previous  string // revision that the newest row claims
 	unproved  bool   // no row was read before the next
 	tracker   canonical.Tracker
+	rebuild   *rebuilder
 	state     *canonical.State // format v1: the newest projection
 	mark      []byte
 	length    int   // format v0: of the newest projection
@@ -138,42 +147,64 @@ func keep(arena *[]byte, text []byte) []byte {
 
 // cutAny cuts an element of any format and spelling.
 func (c *cutter) cutAny(r *row, arena *[]byte) error {
-	raw, at, err := c.elements.next()
+	if err := c.toNext(); err != nil {
+		return err
+	}
+	c.expectOne()
+	if c.respelled && c.format == authority.FormatFileV0 && c.rebuilt(r, arena) {
+		return nil
+	}
+	raw, at, err := c.current()
 	if err != nil {
 		return err
 	}
 	r.span = at
-	text := raw
-	if c.respelled {
-		if r.odd, err = canonical.Inspect(raw); err != nil {
-			return err
-		}
-		built := len(*arena)
-		if *arena, err = canonical.Append(*arena, raw); err != nil {
-			return err
-		}
-		text = (*arena)[built:len(*arena):len(*arena)]
-	} else {
-		if r.odd, err = canonical.Inspect(raw); err != nil || r.odd.Respelled {
-			return errGiveUp
-		}
-		text = keep(arena, raw)
-	}
-	r.entry = parseEntry(text)
-	if c.format == authority.FormatFileV0 {
-		if r.entry.state != nil {
-			r.strange = true
-		}
-		return nil
+	if err := c.whole(r, raw, arena); err != nil || c.format == authority.FormatFileV0 {
+		return err
 	}
 	return c.replay(r, arena)
 }
 
+// rebuilt cuts a v0 element by what the one before was, if that can be done.
+func (c *cutter) rebuilt(r *row, arena *[]byte) bool {
+	if c.rebuild == nil {
+		c.rebuild = newRebuilder()
+	}
+	e, length, ok := c.rebuild.entry(c.rest(), arena, &r.odd)
+	if !ok {
+		return false
+	}
+	r.entry, r.strange = e, e.state != nil
+	r.span = span{c.offset(), c.offset() + int64(length)}
+	c.take(length)
+	c.last = length
+	return true
+}
+
+// whole brings an element into canonical form and takes it apart.
+func (c *cutter) whole(r *row, raw []byte, arena *[]byte) error {
+	var err error
+	if r.odd, err = canonical.Inspect(raw); err != nil {
+		return err
+	}
+	if r.odd.Respelled && !c.respelled {
+		return errGiveUp
+	}
+	built := len(*arena)
+	if *arena, err = canonical.Append(*arena, raw); err != nil {
+		return err
+	}
+	r.entry = parseEntry((*arena)[built:len(*arena):len(*arena)])
+	if c.format == authority.FormatFileV0 {
+		r.strange = r.strange || r.entry.state != nil
+	} else {
+		r.strange = r.strange || r.entry.projection != nil
+	}
+	return nil
+}
+
 // replay turns the state of a v1 entry into its projection.
 func (c *cutter) replay(r *row, arena *[]byte) error {
-	if r.entry.projection != nil {
-		r.strange = true
-	}
 	if isCheckpoint(r.place) {
 		projection, ok := stateOf(r.entry.state, "checkpoint", "projection")
 		if !ok {
@@ -246,7 +277,7 @@ func (c *cutter) cutPlain(r *row, arena *[]byte) error {
 	if err := c.toNext(); err != nil {
 		return err
 	}
-	c.ensure(c.last + c.last/8)
+	c.expectOne()
 	start := c.offset()
 	for {
 		parts, ok, err := c.findParts(c.rest(), r.place)

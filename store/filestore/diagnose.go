@@ -167,6 +167,7 @@ func (d *document) diagnoseV1(ctx context.Context) error {
 			return r.at(ofJSON(err), "")
 		}
 		r.entry = parseEntry(text)
+		r.strange = r.strange || r.entry.projection != nil
 		if canonical.Kind(text) != canonical.Object {
 			return r.check()
 		}

@@ -1,8 +1,10 @@
 package filestore
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/bits"
 
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
@@ -94,6 +96,10 @@ func (w *window) blanks() (byte, error) {
 func (w *window) value() ([]byte, error) {
 	for {
 		var f framer
+		// Skip is the faster framer, but a value cut short ends for it where text does.
+		if n := canonical.Skip(w.rest()); n > 0 && n < len(w.rest()) && nested(w.rest()) {
+			return w.take(n), nil
+		}
 		if n, done := f.feed(w.rest()); done {
 			return w.take(n), nil
 		}
@@ -103,6 +109,12 @@ func (w *window) value() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// nested reports whether a value ends with its own closing mark.
+func nested(text []byte) bool {
+	kind := canonical.Kind(text)
+	return kind == canonical.Object || kind == canonical.Array || kind == canonical.String
 }
 
 // lastValue is a scalar that ends where the text does.
@@ -218,6 +230,14 @@ func (f *framer) string(text []byte, i int) int {
 		i++
 	}
 	for i < len(text) {
+		if i+8 <= len(text) {
+			ends := marked(binary.LittleEndian.Uint64(text[i:]))
+			if ends == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(ends) / 8
+		}
 		switch text[i] {
 		case '"':
 			f.inString = false
@@ -232,4 +252,12 @@ func (f *framer) string(text []byte, i int) int {
 		i++
 	}
 	return len(text)
+}
+
+// marked sets the high bit of the first byte that is a quote or a backslash, and
+// perhaps of later ones.
+func marked(word uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quotes, slashes := word^ones*'"', word^ones*'\\'
+	return ((quotes-ones)&^quotes | (slashes-ones)&^slashes) & highs
 }
