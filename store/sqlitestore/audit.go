@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -17,11 +18,13 @@ import (
 //
 // From a bookmark, the row it names is proved from its covering checkpoint (at most 63
 // rows are read again) and the audit goes on behind it; the file as a whole is not checked
-// again, and Events, Receipts and Findings of the Lineage speak of the rows read.
+// again, and the findings of the Lineage speak of the rows read. Its counts are those of
+// the whole history.
 //
 // When an Untouched database is written meanwhile, the audit goes on behind the last row
 // shown, on the database as it is then.
-func (s *Store) Audit(ctx context.Context, from *authority.Bookmark, visit func(authority.Row) error) (authority.Lineage, error) {
+func (s *Store) Audit(ctx context.Context, from *authority.Bookmark,
+	visit func(authority.Row) error) (authority.Lineage, error) {
 	a, err := newAudit(from, visit)
 	if err == nil {
 		err = s.auditUntilSteady(ctx, a)
@@ -73,6 +76,7 @@ func auditReason(err error) error {
 // visitError carries an error of the caller's visit through to the caller.
 type visitError struct{ err error }
 
+// Error is that of the visit.
 func (v *visitError) Error() string { return v.err.Error() }
 
 // audit is one audit and how far it has come. last and logical always stand behind the
@@ -92,10 +96,26 @@ func newAudit(from *authority.Bookmark, visit func(authority.Row) error) (*audit
 		a.last = *from
 	}
 	var err error
+	if a.lineage.Events, a.lineage.Receipts, err = parsePosition(a.last.Position); err != nil {
+		return nil, rewritten("the bookmark is not one of this store").because(err)
+	}
 	if a.logical, err = authority.ResumeLogicalHash(a.last.Logical); err != nil {
-		return nil, rewritten("the bookmark is not one of this tool").because(err)
+		return nil, rewritten("the bookmark is not one of this store").because(err)
 	}
 	return a, nil
+}
+
+// A bookmark's position is how many events and receipts the rows up to it have.
+
+func position(l authority.Lineage) string {
+	return fmt.Sprintf("%d events, %d receipts", l.Events, l.Receipts)
+}
+
+func parsePosition(text string) (events, receipts uint64, err error) {
+	if text != "" {
+		_, err = fmt.Sscanf(text, "%d events, %d receipts", &events, &receipts)
+	}
+	return events, receipts, err
 }
 
 func rewritten(detail string) *refusal {
@@ -175,6 +195,10 @@ func (a *audit) finish(s *session, end ending) error {
 	if end.respelled {
 		a.note(authority.Finding{Code: authority.FindingSpelling, Field: "head.projection"})
 	}
+	if member := readModelFault(end.projection); member != "" {
+		a.note(authority.Finding{Code: authority.FindingReadModel, Cursor: authority.Cursor(end.cursor),
+			OperationID: end.last.operationID, Field: "head.projection.todo_read_model." + member})
+	}
 	var pages, size int64
 	if err := s.row([]any{&pages}, "PRAGMA page_count"); err != nil {
 		return err
@@ -182,7 +206,7 @@ func (a *audit) finish(s *session, end ending) error {
 	if err := s.row([]any{&size}, "PRAGMA page_size"); err != nil {
 		return err
 	}
-	a.last.Logical = a.logical.State()
+	a.last.Logical, a.last.Position = a.logical.State(), position(a.lineage)
 	a.lineage.Transactions, a.lineage.Bytes = end.cursor, pages*size
 	a.lineage.Logical, a.lineage.End = a.logical.Digest(), a.last
 	return nil

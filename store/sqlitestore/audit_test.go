@@ -150,7 +150,8 @@ func TestAuditFromEveryBookmark(t *testing.T) {
 		if row.Cursor%9 != 0 && row.Cursor%64 > 2 {
 			continue
 		}
-		mark := authority.Bookmark{Cursor: row.Cursor, Revision: revision(identitySmall, uint64(row.Cursor)), StateDigest: row.StateDigest, Logical: logical.State()}
+		mark := authority.Bookmark{Cursor: row.Cursor, Revision: revision(identitySmall, uint64(row.Cursor)),
+			StateDigest: row.StateDigest, Logical: logical.State()}
 		next := row.Cursor
 		lineage, err := s.Audit(context.Background(), &mark, func(shown authority.Row) error {
 			if next++; shown.Cursor != next {
@@ -191,4 +192,31 @@ func TestAuditEndsWithTheVisitorsError(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), filepath.Dir(s.options.Path)) {
 		t.Errorf("%v names a path", err)
 	}
+}
+
+// A bookmark of an audit carries the counts of the rows before it.
+func TestBookmarkCarriesTheCounts(t *testing.T) {
+	path := databaseOf(t, "sqlite-v2-small", goalSmall)
+	s := openStore(t, Options{Path: path, GoalID: goalSmall, Mode: ExistingOnly})
+	first, err := s.Audit(context.Background(), nil, nil)
+	if err != nil || first.Events != 12 || first.Receipts != 12 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	request := nextOfSmall("op-013")
+	request.Events, request.Receipts = []byte(`[{},{}]`), []byte(`[{},{},{}]`)
+	request.Projection = []byte(`{"todo_read_model":{"todo_count":2},"todos":[{}]}`)
+	if _, err := s.Commit(context.Background(), request); err != nil {
+		t.Fatal(err)
+	}
+	tail, err := s.Audit(context.Background(), &first.End, nil)
+	if err != nil || tail.Events != 14 || tail.Receipts != 15 || tail.Transactions != 13 {
+		t.Errorf("%+v, %v", tail, err)
+	}
+	want := authority.Finding{Code: authority.FindingReadModel, Cursor: 13, OperationID: "op-013", Field: "head.projection.todo_read_model.todo_count"}
+	if len(tail.Findings) != 1 || tail.Findings[0] != want {
+		t.Errorf("findings %+v", tail.Findings)
+	}
+	first.End.Position = "elsewhere"
+	_, err = s.Audit(context.Background(), &first.End, nil)
+	requireRefusal(t, "position of another store", err, authority.ClassFailed, authority.ReasonRewritten, "")
 }

@@ -3,9 +3,11 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // Codes of harmless oddities that only a SQLite store has.
@@ -137,7 +139,28 @@ func (a *audit) inspectCheckpoints(s *session) (err error) {
 		if err := rows.Scan(&cursor); err != nil {
 			return err
 		}
-		a.note(authority.Finding{Code: authority.FindingStrayCheckpoint, Cursor: authority.Cursor(cursor), Field: "checkpoints.cursor"})
+		a.note(authority.Finding{Code: authority.FindingStrayCheckpoint,
+			Cursor: authority.Cursor(cursor), Field: "checkpoints.cursor"})
 	}
 	return rows.Err()
+}
+
+// readModelFault compares the head's todo_read_model with the records beside it and
+// returns the member that differs, empty when none does or there is none to compare.
+func readModelFault(projection []byte) string {
+	member := maps.Collect(canonical.Members(projection))
+	model, todos := member["todo_read_model"], member["todos"]
+	if canonical.Kind(model) != canonical.Object || canonical.Kind(todos) != canonical.Array {
+		return ""
+	}
+	right := map[string]string{
+		"records_sha256": `"` + authority.DigestOf(todos).String() + `"`,
+		"todo_count":     fmt.Sprint(elements(todos)),
+	}
+	for name, value := range canonical.Members(model) {
+		if want, checked := right[name]; checked && want != string(value) {
+			return name
+		}
+	}
+	return ""
 }

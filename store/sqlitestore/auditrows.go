@@ -103,7 +103,8 @@ func elements(list []byte) (n uint64) {
 }
 
 // rebuild replays the rows behind p to the end and sends them.
-func (s *session) rebuild(ctx context.Context, p *replayer, end uint64, to chan<- rebuilt, free <-chan []byte, done <-chan struct{}) (err error) {
+func (s *session) rebuild(ctx context.Context, p *replayer, end uint64,
+	to chan<- rebuilt, free <-chan []byte, done <-chan struct{}) (err error) {
 	rows, err := s.query("SELECT "+commitColumns+" FROM commits WHERE cursor > ? ORDER BY cursor", int64(p.cursor))
 	if err != nil {
 		return err

@@ -139,7 +139,11 @@ func normalize(r authority.CommitRequest) (o offer, err error) {
 		name string
 		from []byte
 		to   *[]byte
-	}{{"events", r.Events, &o.events}, {"next_projection", r.Projection, &o.projection}, {"receipts", r.Receipts, &o.receipts}} {
+	}{
+		{"events", r.Events, &o.events},
+		{"next_projection", r.Projection, &o.projection},
+		{"receipts", r.Receipts, &o.receipts},
+	} {
 		if *part.to, err = canonical.Append(nil, part.from); err != nil {
 			return o, invalid(part.name, "is not JSON that LoopX can hold").operation(r.OperationID).because(err)
 		}

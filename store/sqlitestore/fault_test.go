@@ -241,3 +241,27 @@ func requireWhole(t *testing.T, path string) {
 	}
 	requireClosed(t, s)
 }
+
+// Case 58: on a network file system nothing is made, and the refusal names it.
+func TestNetworkFileSystems(t *testing.T) {
+	ctx := context.Background()
+	for kind, name := range map[string]string{
+		"0x6969": "NFS", "0xff534d42": "SMB", "0xfe534d42": "SMB", "0x01021997": "9p", "0x65735546": "FUSE",
+	} {
+		t.Setenv("LM_TEST_FSTYPE", kind)
+		folder := t.TempDir()
+		path := filepath.Join(folder, "new", "d.sqlite")
+		_, err := CreateCandidate(ctx, CandidateOptions{Path: path, GoalID: faultGoal, Identity: identitySmall})
+		_, committing := openStore(t, faultOptions(path)).Commit(ctx, authority.CommitRequest{OperationID: "op",
+			Events: []byte(`[]`), Projection: []byte(`{}`), Receipts: []byte(`[]`)})
+		for _, err := range []error{err, committing, CheckFolder(filepath.Dir(path))} {
+			e := requireRefusal(t, kind, err, authority.ClassFailed, authority.ReasonFileSystem, "file_system")
+			if !strings.Contains(e.Detail, name) {
+				t.Errorf("%s: %q does not name it", kind, e.Detail)
+			}
+		}
+		if made, err := os.ReadDir(folder); err != nil || len(made) != 0 {
+			t.Errorf("%s: made %v, %v", kind, made, err)
+		}
+	}
+}

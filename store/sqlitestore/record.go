@@ -71,18 +71,9 @@ func decodeRecord(column [8]any) (record, error) {
 		return fault(violation(rowDigest).field("commits.operation_id"))
 	}
 	r.operationID = id
-	var err error
-	for _, d := range []struct {
-		name string
-		from any
-		to   *string
-	}{{"commit_digest", column[2], &r.commit}, {"state_digest", column[3], &r.state}, {"parent_state_digest", column[4], &r.parent}} {
-		if d.from == nil && d.to == &r.parent {
-			continue
-		}
-		if *d.to, err = digestColumn("commits."+d.name, d.from); err != nil {
-			return fault(err)
-		}
+	err := r.digests(column[2], column[3], column[4])
+	if err != nil {
+		return fault(err)
 	}
 	if r.delta, err = textColumn("commits.delta", column[5]); err != nil {
 		return fault(err)
@@ -94,6 +85,18 @@ func decodeRecord(column [8]any) (record, error) {
 		return fault(err)
 	}
 	return r, nil
+}
+
+// digests decodes the three digest columns; only the parent's may be NULL.
+func (r *record) digests(commit, state, parent any) (err error) {
+	if r.commit, err = digestColumn("commits.commit_digest", commit); err != nil {
+		return err
+	}
+	if r.state, err = digestColumn("commits.state_digest", state); err != nil || parent == nil {
+		return err
+	}
+	r.parent, err = digestColumn("commits.parent_state_digest", parent)
+	return err
 }
 
 // list decodes a column that holds a list of objects.

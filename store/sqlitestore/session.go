@@ -132,6 +132,9 @@ func (s *session) reading(ctx context.Context, work func() error) error {
 // an error of COMMIT is uncertain.
 func (s *session) writing(ctx context.Context, label string, work func() error) error {
 	if _, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		// A context that ends just as the lock is had leaves the transaction open; when
+		// there is none this fails and means nothing.
+		_ = s.exec("ROLLBACK")
 		return err
 	}
 	if err := work(); err != nil {
