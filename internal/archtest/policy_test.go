@@ -41,7 +41,8 @@ var layers = []layer{
 	{"store/pgstore", nouns + base, stores},
 	{"store", nouns + base + "bootstrap cutover store/filestore store/sqlitestore store/pgstore", "opens what the flow asks for, through the interfaces the flow defines; only cmd imports it"},
 
-	{"cmd/...", nouns + base + sources + "manifest fence bootstrap parity export cutover rehearsal store/...", "the top: it opens the stores and hands them down"},
+	{"testdata/fixtures", "", "embeds the Goals that demo copies: data, no code"},
+	{"cmd/...", nouns + base + sources + "manifest fence bootstrap parity export cutover rehearsal store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
 }
 
 const (
@@ -62,6 +63,7 @@ var libraries = []library{
 	{"github.com/google/uuid", "...", "LoopX's names of temporary files, locks and migrations hold UUIDs"},
 	{"golang.org/x/sys", "...", "flock, renameat2 and statfs, which package os does not offer"},
 	{"pgregory.net/rapid", "store/storetest internal/fixture", "the suite that stores are tested with draws histories"},
+	{"github.com/schollz/progressbar/v3", "cmd/...", "a bar is for somebody who watches a terminal"},
 	{"golang.org/x/term", "cmd/...", "whether somebody looks at the terminal"},
 	{"github.com/mattn/go-isatty", "cmd/...", "whether somebody looks at the terminal"},
 	{"github.com/mattn/go-runewidth", "cmd/...", "how wide a cell of a table is"},
