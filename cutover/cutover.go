@@ -182,9 +182,6 @@ func (f *Flow) abort(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if s := now.Selector.Selection; s != nil && s.StoreIdentity == w.m.Target.Identity {
-		return refuse(KindRefused, "already_published", "the target is the authority already; use rollback")
-	}
 	if err := moveOnce(f.retiredJournal(w.m.MigrationID), f.Place.Journal()); err != nil {
 		return err
 	}

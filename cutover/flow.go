@@ -19,8 +19,10 @@ const (
 	AccessUntouched Access = iota
 	// AccessLive reads a store that LoopX may be writing, as LoopX itself would.
 	AccessLive
-	// AccessWrite may append.
+	// AccessWrite may append to a store that is there.
 	AccessWrite
+	// AccessCreate may begin a store in the format of the reference.
+	AccessCreate
 )
 
 // Ref names a store to be opened.
@@ -32,6 +34,7 @@ type Ref struct {
 	// IdentityFile is the file store's identity file, which is shared by the Goals
 	// of its folder and stays there when a journal is moved.
 	IdentityFile string
+	Format       authority.Format // of a store that AccessCreate begins
 	Access       Access
 }
 

@@ -25,6 +25,7 @@ var moves = map[string][]manifest.Phase{
 	CommandFreeze: {manifest.PhaseNone, manifest.PhasePlanned, manifest.PhaseAborted, manifest.PhaseRolledBack, manifest.PhasePromoted},
 	CommandImport: {manifest.PhaseNone, manifest.PhasePlanned, manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseAborted,
 		manifest.PhaseRolledBack, manifest.PhasePromoted},
+	CommandCutover: {manifest.PhaseNone, manifest.PhasePlanned, manifest.PhaseAborted, manifest.PhaseRolledBack, manifest.PhasePromoted},
 	CommandCompare: {manifest.PhasePlanned, manifest.PhaseImported, manifest.PhaseVerified},
 	CommandPromote: {manifest.PhaseVerified},
 	CommandAbort: {manifest.PhasePlanned, manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified,

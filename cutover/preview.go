@@ -149,7 +149,7 @@ func (f *Flow) planImport(ctx context.Context, now seen, r Request) (Plan, error
 	return p, err
 }
 
-func (f *Flow) planPromote(_ context.Context, now seen, r Request) (Plan, error) {
+func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, error) {
 	p := f.newPlan(now, r)
 	m := now.snap.Manifest
 	if m.Target.Elsewhere {
@@ -160,6 +160,14 @@ func (f *Flow) planPromote(_ context.Context, now seen, r Request) (Plan, error)
 	}
 	if now.observation.Database {
 		p.Holds = append(p.Holds, Hold{Code: "database_in_the_way", Record: f.Place.Rel(f.Place.Database()), Detail: "a database stands at the target's place"})
+	}
+	trips, err := f.tripped(ctx, m)
+	if err != nil {
+		return p, err
+	}
+	for _, t := range trips {
+		p.Holds = append(p.Holds, Hold{Code: "source_written", Record: t.Where, Cursor: t.Cursor,
+			Detail: t.Detail + " (operation " + t.OperationID + "); abort keeps it, then migrate again"})
 	}
 	if !probed(m.Fence) {
 		p.Holds = append(p.Holds, Hold{Code: "fence_not_probed", Record: m.Fence.ID, Detail: "no writer was seen to be refused behind this fence"})
@@ -186,13 +194,28 @@ func probed(fence *manifest.Fence) bool {
 func (f *Flow) planAbort(_ context.Context, now seen, r Request) (Plan, error) {
 	p := f.newPlan(now, r)
 	m := now.snap.Manifest
+	if m.Promotion != nil {
+		p.Effects = []string{"put the target back and lift the fence inside it", "set the export aside in quarantine (it is kept)",
+			"publish the target's selector again", "the target stays the authority, with every commit it had"}
+		return p, f.refusePublished(now, now.verdict.Kind == m.Source.Kind, "already_restored", "the source is the authority again already")
+	}
 	restore := "the selector is as it was; it stays"
 	if m.Fence != nil {
-		restore = "restore the selector: " + string(originalState(m.Selector))
+		restore = "restore the selector: " + originalState(m.Selector)
 	}
 	p.Effects = []string{"put the journal back if a promotion had moved it", "set the candidate aside in quarantine (it is kept)", restore,
 		"the source stays the authority"}
-	return p, nil
+	return p, f.refusePublished(now, now.verdict.Identity == m.Target.Identity, "already_published", "the target is the authority already; after resume, rollback is the way back")
+}
+
+// refusePublished refuses to undo what was published: LoopX may be working on it.
+func (f *Flow) refusePublished(now seen, published bool, reason, sentence string) error {
+	if now.verdict.Blocked || !published {
+		return nil
+	}
+	refusal := refuse(KindRefused, reason, "%s; nothing was changed", sentence)
+	refusal.Next = []string{CommandResume}
+	return refusal
 }
 
 func originalState(s manifest.Selector) string {

@@ -167,6 +167,9 @@ func (f *Flow) writeExport(ctx context.Context, w *work) (err error) {
 	}
 	ref := f.ref(w.m.Source.Kind, AccessWrite)
 	ref.Path = staged
+	if f.rebuilds(w.m) {
+		ref.Access, ref.Format = AccessCreate, w.m.Source.Format
+	}
 	journal, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return err

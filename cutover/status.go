@@ -54,46 +54,52 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// tripped looks at the stores that a promotion retired.
+// tripped looks at the store that nobody may write to now: the source, which a freeze
+// fenced and a promotion retired.
 func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error) {
-	if m == nil || m.Phase != manifest.PhasePromoted {
+	if m == nil {
 		return nil, nil
 	}
-	var trips []Trip
-	for _, wire := range m.Tripwires {
-		found, err := f.trip(ctx, m, wire)
+	switch m.Phase {
+	case manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified:
+		return f.trip(ctx, m, f.Place.Journal())
+	case manifest.PhasePromoted:
+		trips, err := f.trip(ctx, m, f.retiredJournal(m.MigrationID))
 		if err != nil {
-			return trips, err
+			return nil, err
 		}
-		trips = append(trips, found...)
-	}
-	if there, err := exists(f.Place.Journal()); err != nil {
+		there, err := exists(f.Place.Journal())
+		if there {
+			trips = append(trips, Trip{Where: f.Place.Rel(f.Place.Journal()), Detail: "a journal stands at LoopX's place again; this migration had moved it away"})
+		}
 		return trips, err
-	} else if there && m.Source.Kind == authority.KindFile {
-		trips = append(trips, Trip{Where: f.Place.Rel(f.Place.Journal()),
-			Detail: "a journal stands at LoopX's place again; this migration had moved it away"})
 	}
-	return trips, nil
+	return nil, nil
 }
 
-// trip audits a retired store from where it was retired.
-func (f *Flow) trip(ctx context.Context, m *manifest.Manifest, wire manifest.Tripwire) (_ []Trip, err error) {
-	ref := f.ref(wire.Kind, AccessUntouched)
-	ref.Path = f.retiredJournal(m.MigrationID)
+// trip audits the source from where it was bound. A promotion that died has it at
+// neither place for certain; resume comes first then.
+func (f *Flow) trip(ctx context.Context, m *manifest.Manifest, path string) (_ []Trip, err error) {
+	if m.Intent != nil {
+		return nil, nil
+	}
+	ref := f.ref(m.Source.Kind, AccessUntouched)
+	ref.Path = path
+	where := f.Place.Rel(path)
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer closing(store, &err)
 	var first *Trip
-	lineage, err := store.Audit(ctx, &m.Source.End, func(row authority.Row) error {
-		if row.Cursor > wire.Cursor && first == nil {
-			first = &Trip{Where: wire.Where, Cursor: row.Cursor, OperationID: row.OperationID, Detail: "a commit on a retired store"}
+	lineage, err := f.auditAgain(ctx, store, &m.Source.End, func(row authority.Row) error {
+		if row.Cursor > m.Source.Cursor && first == nil {
+			first = &Trip{Where: where, Cursor: row.Cursor, OperationID: row.OperationID, Detail: "a commit on a store that is fenced or retired"}
 		}
 		return nil
 	})
 	if class, reason := authority.ReasonOf(err); class == authority.ClassFailed || class == authority.ClassUnavailable {
-		return []Trip{{Where: wire.Where, Detail: fmt.Sprintf("the retired store no longer verifies (%s)", reason)}}, nil
+		return []Trip{{Where: where, Detail: fmt.Sprintf("the retired store no longer verifies (%s)", reason)}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -101,8 +107,8 @@ func (f *Flow) trip(ctx context.Context, m *manifest.Manifest, wire manifest.Tri
 	if first != nil {
 		return []Trip{*first}, nil
 	}
-	if lineage.End.Cursor != wire.Cursor || lineage.Logical != wire.Logical {
-		return []Trip{{Where: wire.Where, Cursor: lineage.End.Cursor, Detail: "the retired store is not where it was left"}}, nil
+	if lineage.End.Cursor != m.Source.Cursor || lineage.Logical != m.Source.LogicalDigest {
+		return []Trip{{Where: where, Cursor: lineage.End.Cursor, Detail: "the retired store is not where it was left"}}, nil
 	}
 	return nil, nil
 }

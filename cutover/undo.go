@@ -86,10 +86,6 @@ func openLeases(holds []Hold) []Hold {
 // undoRollback takes a rollback back while nothing is published: the target is the
 // authority again, with every commit it had; the export is set aside.
 func (f *Flow) undoRollback(ctx context.Context, w *work) error {
-	selector := fence.ReadSelector(f.Place)
-	if selector.State != fence.SelectorFrozen && selector.State != fence.SelectorSelection || selector.Selection != nil && selector.Selection.StoreIdentity != w.m.Target.Identity {
-		return refuse(KindRefused, "already_restored", "the source is the authority again already; resume finishes the rollback")
-	}
 	if err := f.targetBack(ctx, w); err != nil {
 		return err
 	}

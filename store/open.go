@@ -25,8 +25,7 @@ type Opener struct {
 var _ cutover.Stores = Opener{}
 
 // Open names a store. As in LoopX nothing is looked up yet: a store that is not
-// there says so when it is asked. No way of opening creates a store; a commit to a
-// file journal in AccessWrite needs the journal to exist.
+// there says so when it is asked. Only AccessCreate lets a commit begin a file journal.
 func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error) {
 	switch ref.Kind {
 	case authority.KindFile:
@@ -39,7 +38,10 @@ func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error
 
 func (o Opener) file(ref cutover.Ref) (cutover.History, error) {
 	options := filestore.Options{GoalID: ref.Goal, Existence: filestore.ExistingOnly, Access: filestore.ReadOnly, LockWait: o.Wait}
-	if ref.Access == cutover.AccessWrite {
+	switch ref.Access {
+	case cutover.AccessCreate:
+		options.Access, options.Existence, options.NewFormat = filestore.ReadWrite, filestore.MayCreate, ref.Format
+	case cutover.AccessWrite:
 		options.Access = filestore.ReadWrite
 	}
 	store, err := filestore.OpenDocument(ref.Path, ref.IdentityFile, options)

@@ -278,8 +278,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) {
 	case way == 1 && unfinished:
 		s.do("resume")
 	case way == 2 && c.undo != "" && !c.finished(broken, status):
-		s.giveUp(c)
-		want = c.undo
+		want = s.giveUp(c)
 	default:
 		s.again(line)
 	}
@@ -309,19 +308,25 @@ func (s *site) again(line []string) {
 	}
 }
 
-// giveUp aborts, unless nothing was begun; a target that was published already is a
-// precise refusal, and the step is then finished instead.
-func (s *site) giveUp(c crossing) {
+// giveUp aborts and returns who has to accept writes then. A command that died before
+// it had begun anything leaves nothing to give up; one whose result was published
+// already says so, and is finished instead.
+func (s *site) giveUp(c crossing) string {
 	s.t.Helper()
 	r := s.run(nil, "abort")
-	if r.ReasonCode == "wrong_phase" {
-		return // the command died before it had begun anything
+	switch r.ReasonCode {
+	case "wrong_phase":
+		return c.undo
+	case "already_published", "already_restored":
+		s.do("resume")
+		return c.ends
 	}
 	if r.Exit != 0 {
 		s.t.Errorf("preview of abort: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
-		return
+		return ""
 	}
-	if r = s.exec(nil, r.Next.Argv); r.Exit != 0 && r.ReasonCode != "already_published" && r.ReasonCode != "already_restored" {
+	if r = s.exec(nil, r.Next.Argv); r.Exit != 0 {
 		s.t.Errorf("abort: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
 	}
+	return c.undo
 }
