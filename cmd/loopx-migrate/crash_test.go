@@ -239,16 +239,20 @@ func TestEveryEffectBroken(t *testing.T) {
 			t.Parallel()
 			root, acknowledged := situation(t, c)
 			names := effects(t, c, root, acknowledged)
-			t.Logf("%d durable effects", len(names))
+			published := matrix{command: c.name, effects: names}
 			for i, name := range names {
 				for _, fault := range faultsOf(i+1, name) {
 					s := newSite(t, copyOf(t, root), acknowledged)
-					s.breakAndRecover(c, fault, i)
+					left := s.breakAndRecover(c, fault, i)
 					if t.Failed() {
 						t.Fatalf("fault %s at effect %q", fault, name)
 					}
+					if strings.HasPrefix(fault, "kill:") {
+						published.left = append(published.left, left)
+					}
 				}
 			}
+			published.compare(t)
 		})
 	}
 }
@@ -263,8 +267,8 @@ func faultsOf(n int, name string) []string {
 }
 
 // breakAndRecover breaks one effect and leads the Goal out in one of three ways: the
-// same command again, resume, or giving up.
-func (s *site) breakAndRecover(c crossing, fault string, n int) {
+// same command again, resume, or giving up. It returns what the break left behind.
+func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 	s.t.Helper()
 	line := s.line(c.run...)
 	broken := s.exec([]string{"LM_FAULT=" + fault}, line)
@@ -272,6 +276,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) {
 		s.t.Errorf("%s: the process was not killed (exit %d)", fault, broken.Exit)
 	}
 	status := s.truth()
+	left := remains{accepts: s.world.accepts(), state: status.Facts.State, phase: status.Facts.Migration.Phase}
 	unfinished := status.Facts.State == "unfinished"
 	want := c.ends
 	switch way := n % 3; {
@@ -283,11 +288,12 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) {
 		s.again(line)
 	}
 	if s.t.Failed() {
-		return
+		return left
 	}
 	if s.truth(); s.world.accepts() != want {
 		s.t.Errorf("%s: after recovery %q accepts writes, want %q", fault, s.world.accepts(), want)
 	}
+	return left
 }
 
 // finished reports whether the command had done its work when it was broken.

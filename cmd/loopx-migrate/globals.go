@@ -94,6 +94,9 @@ func (g globals) home() (home, error) {
 		return h, usage("runtime_root_required", "where does LoopX keep the goal? give --runtime-root or --registry")
 	}
 	real, err := realFolder(root)
+	if g.runtimeRoot == "" && errors.Is(err, fs.ErrNotExist) {
+		real, err = root, nil // LoopX makes its runtime root when it first needs it
+	}
 	if err != nil {
 		return h, err
 	}
