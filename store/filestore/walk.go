@@ -20,6 +20,7 @@ type walk struct {
 	resume *position
 
 	visited authority.Cursor // newest row that visit saw
+	shown   string           // and its revision
 	proved
 }
 
@@ -86,10 +87,13 @@ func (w *walk) take(r *row) error {
 		return r.err
 	}
 	w.add(r)
+	if r.place == w.visited && r.claimed != w.shown {
+		return &stop{superseded()}
+	}
 	if w.visit == nil || r.place <= w.visited {
 		return nil
 	}
-	w.visited = r.place
+	w.visited, w.shown = r.place, r.claimed
 	if err := w.visit(r); err != nil {
 		return &stop{err}
 	}
@@ -129,6 +133,13 @@ func (w *walk) recognise(r *row) error {
 	return nil
 }
 
+// superseded refuses a document in which a pass met rows that do not count: a
+// second `committed` follows, which is the one that does. What was shown
+// cannot be taken back, and a revision stands for all rows up to it.
+func superseded() *refusal {
+	return violation("committed stands twice, and rows of the first were read").at(0, "committed")
+}
+
 func rewritten(cursor authority.Cursor) *refusal {
 	return failed(authority.ReasonRewritten, "the remembered row no longer stands where it stood").at(cursor, "")
 }
@@ -137,6 +148,9 @@ func rewritten(cursor authority.Cursor) *refusal {
 func (w *walk) finish(h header, projection []byte) error {
 	if err := w.counted(h); err != nil {
 		return err
+	}
+	if w.rows < w.visited {
+		return &stop{superseded()}
 	}
 	if err := headMatches(h, w.last.claimed, projection); err != nil || !w.audited {
 		return err
