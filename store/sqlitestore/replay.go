@@ -26,6 +26,7 @@ type replayer struct {
 	digest   string           // its digest, as stored
 	tree     *canonical.State // the same projection, taken apart
 	spare    []byte           // a buffer for the next projection
+	delta    canonical.Delta  // of the last row that was followed
 }
 
 // stand puts the replayer behind a row with that state. The text is copied.
@@ -86,6 +87,7 @@ func (p *replayer) follow(r record) ([]byte, error) {
 	if err != nil {
 		return nil, badDelta(r, err)
 	}
+	p.delta = delta
 	if err := p.tree.Apply(delta); err != nil {
 		return nil, badDelta(r, err)
 	}
