@@ -44,17 +44,21 @@ func opens(command string, phase manifest.Phase) bool {
 	return begins && (phase.Closed() || phase == manifest.PhasePromoted)
 }
 
-// nextCommand is what an operator does next in a phase, empty when nothing is due.
-func nextCommand(phase manifest.Phase) string {
+// nextStep is what an operator does next in a phase, as arguments of the command line.
+func nextStep(phase manifest.Phase) []string {
 	switch phase {
-	case manifest.PhaseNone, manifest.PhasePlanned:
-		return CommandFreeze
+	case manifest.PhaseNone, manifest.PhaseAborted, manifest.PhaseRolledBack:
+		return []string{CommandFreeze, "--to", "sqlite:"}
+	case manifest.PhasePlanned:
+		return []string{CommandFreeze}
 	case manifest.PhaseFrozen:
-		return CommandImport
+		return []string{CommandImport}
 	case manifest.PhaseImported:
-		return CommandCompare
+		return []string{CommandCompare}
 	case manifest.PhaseVerified:
-		return CommandPromote
+		return []string{CommandPromote}
+	case manifest.PhaseTargetFenced, manifest.PhaseExported:
+		return []string{CommandResume}
 	}
-	return ""
+	return []string{"status"}
 }

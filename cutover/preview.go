@@ -252,14 +252,6 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	return append(line, "--operation-id", r.OperationID, "--plan-digest", digest, "--execute")
 }
 
-// nextLine is the command an operator runs after one that is done.
-func (f *Flow) nextLine(phase manifest.Phase) []string {
-	if next := nextCommand(phase); next != "" && phase != manifest.PhaseNone {
-		return []string{next}
-	}
-	return []string{"status"}
-}
-
 // freeSpace is what a place has left for this user, in bytes.
 func freeSpace(dir string) (uint64, error) {
 	var s syscall.Statfs_t

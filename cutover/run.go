@@ -297,9 +297,7 @@ func requirePhase(command string, snap manifest.Snapshot) error {
 		return nil
 	}
 	refusal := refuse(KindRefused, "wrong_phase", "%s cannot run in phase %s; nothing was changed", command, snap.Phase())
-	if next := nextCommand(snap.Phase()); next != "" {
-		refusal.Next = []string{next}
-	}
+	refusal.Next = nextStep(snap.Phase())
 	return refusal
 }
 
@@ -381,7 +379,7 @@ func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w 
 		return Result{}, f.unproved(err, w)
 	}
 	return Result{Command: command.Kind, Status: "done", OperationID: command.OperationID, MigrationID: w.m.MigrationID,
-		Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: f.nextLine(w.m.Phase)}, nil
+		Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: nextStep(w.m.Phase)}, nil
 }
 
 func (f *Flow) storeRefusal(command manifest.Command, fingerprint authority.Digest, r *Refusal) error {

@@ -38,7 +38,7 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	s := Status{Manifest: now.snap.Manifest, Observation: now.observation, Verdict: now.verdict, State: string(now.snap.Phase())}
-	s.Next = f.nextLine(now.snap.Phase())
+	s.Next = nextStep(now.snap.Phase())
 	m := now.snap.Manifest
 	switch {
 	case m != nil && m.Intent != nil:
@@ -47,8 +47,6 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	case now.verdict.Blocked && (m == nil || now.verdict.Migration != m.MigrationID):
 		s.State = "blocked"
 		s.Next = []string{"inspect"}
-	case m == nil || m.Phase.Closed():
-		s.Next = []string{CommandFreeze, "--to", "sqlite:"}
 	}
 	s.Tripped, err = f.tripped(ctx, m)
 	return s, err
