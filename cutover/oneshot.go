@@ -62,10 +62,10 @@ func (f *Flow) cutover(ctx context.Context, w *work) error {
 	return f.rereadAll(ctx, w)
 }
 
-// watchStall bounds the write stall. A step that is being resumed has none to keep:
-// finishing it is then the shortest way out.
+// watchStall bounds the write stall. A step that died behind the fence has exceeded
+// any: finishing it is then the shortest way out.
 func (f *Flow) watchStall(ctx context.Context, w *work) (context.Context, context.CancelFunc) {
-	if w.request.MaxStall == 0 {
+	if f.selectorState() == fence.SelectorFrozen {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, w.request.MaxStall)

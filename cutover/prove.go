@@ -2,6 +2,8 @@ package cutover
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -12,7 +14,9 @@ import (
 type RecordProof struct {
 	Manifest *manifest.Manifest
 	Steps    int // of the chain that was proved
-	Sides    []SideProof
+	// Documents counts the others of the record that were read: outcomes, earlier manifests.
+	Documents int
+	Sides     []SideProof
 }
 
 // SideProof is one side of it.
@@ -45,6 +49,9 @@ func (f *Flow) ProveRecord(ctx context.Context) (RecordProof, error) {
 		return RecordProof{}, refusal
 	}
 	proof := RecordProof{Manifest: m, Steps: len(m.Steps)}
+	if proof.Documents, err = f.Folder.Verify(); err != nil {
+		return proof, err
+	}
 	for _, side := range []string{"source", "target"} {
 		bound, ref, err := f.boundSide(m, side)
 		if err != nil {
@@ -59,7 +66,30 @@ func (f *Flow) ProveRecord(ctx context.Context) (RecordProof, error) {
 		}
 		proof.Sides = append(proof.Sides, found)
 	}
+	for _, q := range m.Quarantine {
+		found, err := f.proveQuarantined(q)
+		if err != nil {
+			return proof, err
+		}
+		proof.Sides = append(proof.Sides, found)
+	}
 	return proof, nil
+}
+
+// proveQuarantined reads a file of the quarantine again, to the last byte.
+func (f *Flow) proveQuarantined(q manifest.Quarantined) (SideProof, error) {
+	found := SideProof{Side: "quarantine", Kind: q.Kind, Where: q.Where}
+	digest, size, err := digestFile(filepath.Join(f.Place.Root(), filepath.FromSlash(q.Where)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		found.Problem = "it is gone; it was removed by hand"
+		return found, nil
+	case err != nil:
+		return found, err
+	case digest != q.SHA256 || size != q.Bytes:
+		found.Problem = "its bytes are not those that were set aside"
+	}
+	return found, nil
 }
 
 // boundSide finds where a side stands now.

@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"context"
+	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -59,7 +60,8 @@ func (f *Flow) resume(ctx context.Context, r Request, own manifest.Command, fing
 		return Result{}, refuse(KindConflict, "plan_changed", "the step that died is now another one; nothing was changed")
 	}
 	intent := *now.snap.Manifest.Intent
-	dead := Request{Command: intent.Command, OperationID: intent.OperationID, Execute: true, PlanDigest: "sha256:" + intent.PlanDigest.String(), Parity: r.Parity}
+	dead := Request{Command: intent.Command, OperationID: intent.OperationID, Execute: true, PlanDigest: "sha256:" + intent.PlanDigest.String(),
+		Parity: r.Parity, MaxStall: time.Duration(intent.MaxStallMillis) * time.Millisecond}
 	command := manifest.Command{Kind: intent.Command, OperationID: intent.OperationID, Principal: intent.Principal, GoalID: own.GoalID}
 	result, err := f.execute(ctx, f.steps()[intent.Command], dead, command, intent.Fingerprint)
 	if err != nil {

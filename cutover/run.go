@@ -319,7 +319,7 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 	}
 	w.m.Accepted = append(w.m.Accepted, plan.Accepted...)
 	w.m.Intent = &manifest.Intent{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
-		Principal: f.Principal, PlanDigest: planDigest, At: f.now()}
+		Principal: f.Principal, PlanDigest: planDigest, MaxStallMillis: w.request.MaxStall.Milliseconds(), At: f.now()}
 	return f.save(w)
 }
 

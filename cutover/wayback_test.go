@@ -92,8 +92,55 @@ func TestRogueCommitOnTheRetiredJournal(t *testing.T) {
 	if head, err := store.Load(context.Background()); err != nil || head.Cursor != 234 {
 		t.Errorf("head %s, %v", head.Cursor, err)
 	}
-	if len(r.manifest().Quarantine) != 2 {
-		t.Errorf("quarantine lists %+v", r.manifest().Quarantine)
+	r.quarantine()
+}
+
+// quarantine fails unless two files are listed and a changed byte in either, and its
+// absence, are named by the proof of the record.
+func (r *rig) quarantine() {
+	r.Helper()
+	listed := r.manifest().Quarantine
+	if len(listed) != 2 {
+		r.Fatalf("quarantine lists %+v", listed)
+	}
+	problems := func() (named []string) {
+		proof, err := r.flow.ProveRecord(context.Background())
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, side := range proof.Sides {
+			if side.Problem != "" {
+				named = append(named, side.Where)
+			}
+		}
+		return named
+	}
+	if found := problems(); len(found) != 0 {
+		r.Fatalf("an untouched record has problems: %v", found)
+	}
+	for i, q := range listed {
+		path := filepath.Join(r.flow.Place.Root(), q.Where)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			r.Fatal(err)
+		}
+		text[len(text)/2] ^= 1
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			r.Fatal(err)
+		}
+		if found := problems(); len(found) == 0 || found[len(found)-1] != q.Where {
+			r.Errorf("quarantined file %d changed: named %v", i, found)
+		}
+		text[len(text)/2] ^= 1
+		if err := errors.Join(os.WriteFile(path, text, 0o600), os.Rename(path, path+".away")); err != nil {
+			r.Fatal(err)
+		}
+		if found := problems(); len(found) == 0 || found[len(found)-1] != q.Where {
+			r.Errorf("quarantined file %d gone: named %v", i, found)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			r.Fatal(err)
+		}
 	}
 }
 

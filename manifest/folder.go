@@ -164,3 +164,34 @@ func (f *Folder) WriteTranslation(migration string, list []byte) error {
 	}
 	return atomicfile.Replace(path, 0o600, list)
 }
+
+// Verify reads every document of the folder, not only those a command needs: earlier
+// manifests, outcomes, host.json. It returns how many there are, and every one that is
+// not as it was written.
+func (f *Folder) Verify() (documents int, err error) {
+	var errs []error
+	look := func(path string, v any) {
+		documents++
+		if _, err := openSealed(path, v); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if there, err := exists(filepath.Join(f.dir, "host.json")); err != nil {
+		return 0, err
+	} else if there {
+		look(filepath.Join(f.dir, "host.json"), new(Host))
+	}
+	for pattern, v := range map[string]func() any{
+		"closed/*.json":   func() any { return new(Manifest) },
+		"outcomes/*.json": func() any { return new(Outcome) },
+	} {
+		paths, err := filepath.Glob(filepath.Join(f.dir, pattern))
+		if err != nil {
+			return documents, err
+		}
+		for _, path := range paths {
+			look(path, v())
+		}
+	}
+	return documents, errors.Join(errs...)
+}

@@ -91,7 +91,9 @@ type Intent struct {
 	Fingerprint authority.Digest `json:"fingerprint"`
 	Principal   string           `json:"principal"`
 	PlanDigest  authority.Digest `json:"plan_digest"`
-	At          time.Time        `json:"at"`
+	// MaxStallMillis is the stall budget of a cutover, for whoever resumes it.
+	MaxStallMillis int64     `json:"max_stall_ms,omitempty"`
+	At             time.Time `json:"at"`
 }
 
 // Copied says how far a candidate follows a source that is still live.
