@@ -20,7 +20,7 @@ type rebuilt struct {
 }
 
 // ahead is how many rows the replay may be ahead of the proof; it bounds the memory.
-const ahead = 4
+const ahead = 2
 
 // stream replays the rows behind start and shows them. Two goroutines share the hashing:
 // one replays and takes the state digest, the caller's takes the commit digest, the

@@ -30,7 +30,7 @@ type parcel struct {
 }
 
 // inLine is how many rows wait between two stages; it bounds the memory.
-const inLine = 4
+const inLine = 2
 
 func startLine(s *session, from newest, batchRows int) (*line, error) {
 	digest := ""
