@@ -204,8 +204,8 @@ func situation(t *testing.T, c crossing) (root string, acknowledged []string) {
 	return home, s.acknowledged
 }
 
-// effects counts the durable effects of an undisturbed run, and names them.
-func effects(t *testing.T, c crossing, root string, acknowledged []string) []string {
+// undisturbed counts the durable effects of an undisturbed run, and names them.
+func undisturbed(t *testing.T, c crossing, root string, acknowledged []string) []string {
 	s := newSite(t, copyOf(t, root), acknowledged)
 	trace := filepath.Join(t.TempDir(), "trace")
 	line := s.line(c.run...)
@@ -238,7 +238,7 @@ func TestEveryEffectBroken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			root, acknowledged := situation(t, c)
-			names := effects(t, c, root, acknowledged)
+			names := undisturbed(t, c, root, acknowledged)
 			published := matrix{command: c.name, effects: names}
 			for i, name := range names {
 				for _, fault := range faultsOf(i+1, name) {
