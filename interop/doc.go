@@ -1,0 +1,9 @@
+// Package interop tests this program against a real LoopX: the release that
+// scripts/interop-install.sh installs, driven by its own command line. Everything
+// else in this repository is tested with what LoopX once answered; here it answers now.
+//
+// The tests have the build tag interop and are run by make interop, which installs
+// LoopX first. LOOPX_MIGRATE_INTEROP names another folder that the script installed
+// into. Each command of LoopX has a time limit, a private HOME and TMPDIR, and the
+// background processes it leaves are ended with the tests.
+package interop
