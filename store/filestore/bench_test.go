@@ -28,14 +28,6 @@ var journals struct {
 	err error
 }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if journals.dir != "" {
-		os.RemoveAll(journals.dir) //nolint:errcheck // a temporary folder
-	}
-	os.Exit(code)
-}
-
 func journal(b *testing.B, name string) (dir string, size int64) {
 	b.Helper()
 	journals.Do(func() {

@@ -65,12 +65,14 @@ func (s *Store) Identity(ctx context.Context) (authority.Identity, error) {
 
 // mintIdentity gives the folder an identity unless another process just did, as
 // LoopX does it: under the identity's own lock, inside the document's.
-func (s *Store) mintIdentity(ctx context.Context) (_ authority.Identity, err error) {
+func (s *Store) mintIdentity(ctx context.Context) (authority.Identity, error) {
 	lock, err := lockfile.AcquireMarker(ctx, s.identityPath, s.options.LockWait)
 	if err != nil {
 		return "", lockRefusal(err)
 	}
-	defer func() { err = errors.Join(err, lock.Release()) }()
+	// A lock file that stays behind is reclaimed once this process ended; the
+	// identity is in place all the same.
+	defer func() { _ = lock.Release() }()
 	identity, err := readIdentity(s.identityPath)
 	if !isMissing(err) {
 		return identity, err
