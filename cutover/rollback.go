@@ -162,7 +162,7 @@ func (f *Flow) exportTail(ctx context.Context, w *work) error {
 // is used if it is complete, and set aside otherwise.
 func (f *Flow) writeExport(ctx context.Context, w *work) (err error) {
 	staged := f.stagedExport(w.m.MigrationID)
-	if err := f.beginExport(ctx, w, staged); err != nil {
+	if err := f.beginExport(w, staged); err != nil {
 		return err
 	}
 	ref := f.ref(w.m.Source.Kind, AccessWrite)
@@ -200,7 +200,7 @@ func (f *Flow) writeExport(ctx context.Context, w *work) (err error) {
 // beginExport puts a copy of the retired journal where the export is written. A
 // retired journal that was written to is not used: the copy is then rebuilt from
 // the target from the first row on, which gives the same revisions.
-func (f *Flow) beginExport(ctx context.Context, w *work, staged string) error {
+func (f *Flow) beginExport(w *work, staged string) (err error) {
 	there, err := exists(staged)
 	if err != nil || there {
 		return err

@@ -119,11 +119,11 @@ func (f *Folder) Save(old Snapshot, m *Manifest) (Snapshot, error) {
 		return now, ErrStale
 	}
 	if now.Manifest != nil && now.Manifest.MigrationID != m.MigrationID {
-		if _, err := write(filepath.Join(f.dir, "closed", now.Manifest.MigrationID+".json"), now.Manifest); err != nil {
+		if err := write(filepath.Join(f.dir, "closed", now.Manifest.MigrationID+".json"), now.Manifest); err != nil {
 			return now, err
 		}
 	}
-	if _, err := write(filepath.Join(f.dir, "manifest.json"), m); err != nil {
+	if err := write(filepath.Join(f.dir, "manifest.json"), m); err != nil {
 		return now, err
 	}
 	return f.Load()
@@ -149,8 +149,7 @@ func (f *Folder) LoadHost() (Host, error) {
 
 // SaveHost replaces host.json when it changes.
 func (f *Folder) SaveHost(h Host) error {
-	_, err := write(filepath.Join(f.dir, "host.json"), h)
-	return err
+	return write(filepath.Join(f.dir, "host.json"), h)
 }
 
 // WriteTranslation stores the list of old revisions; the same list again is no write.

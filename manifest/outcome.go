@@ -83,8 +83,7 @@ func (f *Folder) StoreOutcome(c Command, o Outcome) error {
 	if err != nil || there != nil {
 		return err
 	}
-	_, err = write(f.outcomePath(c), o)
-	return err
+	return write(f.outcomePath(c), o)
 }
 
 func (f *Folder) outcomePath(c Command) string {

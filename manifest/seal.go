@@ -99,25 +99,25 @@ func decodeStrict(text []byte, v any) error {
 }
 
 // write replaces a sealed document durably and reads it back.
-func write(path string, v any) (authority.Digest, error) {
-	text, digest, err := seal(v)
+func write(path string, v any) error {
+	text, _, err := seal(v)
 	if err != nil {
-		return digest, err
+		return err
 	}
 	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return digest, err
+		return err
 	}
 	if err := atomicfile.Replace(path, 0o600, text); err != nil {
-		return digest, err
+		return err
 	}
 	back, err := os.ReadFile(path)
 	if err != nil {
-		return digest, err
+		return err
 	}
 	if !bytes.Equal(back, text) {
-		return digest, &TamperedError{File: filepath.Base(path), Detail: "it reads back otherwise right after the write"}
+		return &TamperedError{File: filepath.Base(path), Detail: "it reads back otherwise right after the write"}
 	}
-	return digest, nil
+	return nil
 }
 
 func exists(path string) (bool, error) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -285,7 +284,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 	case way == 2 && c.undo != "" && !c.finished(broken, status):
 		want = s.giveUp(c)
 	default:
-		s.again(line)
+		s.again(c, line)
 	}
 	if s.t.Failed() {
 		return left
@@ -302,12 +301,18 @@ func (c crossing) finished(broken, status reply) bool {
 	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[c.name]
 }
 
-// again runs the same line: it finishes, or says that it had finished.
-func (s *site) again(line []string) {
+// again runs the same line: it finishes, or says that it had finished. A cutover that
+// failed before anything was fenced has left its candidate, so that the plan is
+// another one now; it is previewed and run anew.
+func (s *site) again(c crossing, line []string) {
 	s.t.Helper()
 	for range 2 { // the second time is a replay
 		r := s.exec(nil, line)
-		if r.Exit != 0 && !slices.Contains([]string{"plan_changed"}, r.ReasonCode) {
+		if r.ReasonCode == "plan_changed" {
+			line = s.line(c.run...)
+			r = s.exec(nil, line)
+		}
+		if r.Exit != 0 {
 			s.t.Errorf("the same command again: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
 			return
 		}
