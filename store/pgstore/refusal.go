@@ -1,0 +1,99 @@
+package pgstore
+
+import (
+	"errors"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+)
+
+// LoopX's fixed sentences, as observed.
+const (
+	sentenceUnavailable = "PostgreSQL authority store is unavailable"
+	sentenceTransaction = "PostgreSQL transaction failed before COMMIT"
+	sentenceMetadata    = "PostgreSQL store metadata is not initialized"
+	sentenceHeadObject  = "PostgreSQL authority head must be an object"
+	sentenceScanHead    = "committed scan head lineage is invalid"
+	sentenceScanCover   = "committed scan does not cover its retained snapshot interval"
+	sentenceScanCursor  = "committed scan cursor lineage is invalid"
+	sentenceScanAhead   = "scan cursor is ahead of the provider head"
+	sentenceScanLimit   = "scan limit must be a positive safe integer"
+	sentenceOperation   = "operation_id must be a non-empty trimmed string"
+	sentenceReceiptID   = "operation id must be a non-empty trimmed string"
+	sentenceExpected    = "expected PostgreSQL provider revision is invalid"
+	sentenceUnknown     = "PostgreSQL COMMIT outcome is unknown; read the operation receipt before any retry"
+)
+
+// refusal is an *authority.Error in the making: the verb, the kind and the Goal are
+// added where it leaves the store.
+type refusal struct{ made authority.Error }
+
+func (r *refusal) Error() string { return r.made.Error() }
+func (r *refusal) Unwrap() error { return r.made.Err }
+
+func refuse(class authority.Class, reason authority.Reason, detail string) *refusal {
+	return &refusal{authority.Error{Class: class, Reason: reason, Detail: detail}}
+}
+
+// violation: what the store holds breaks its own rules.
+func violation(detail string) *refusal {
+	return refuse(authority.ClassFailed, authority.ReasonProtocolViolation, detail)
+}
+
+func missing() *refusal { return refuse(authority.ClassMissing, authority.ReasonNone, "") }
+
+func (r *refusal) field(name string) *refusal   { r.made.Field = name; return r }
+func (r *refusal) at(cursor uint64) *refusal    { r.made.Cursor = authority.Cursor(cursor); return r }
+func (r *refusal) operation(id string) *refusal { r.made.OperationID = id; return r }
+func (r *refusal) because(err error) *refusal   { r.made.Err = err; return r }
+
+// unreadable and unwritten are what an error of the driver comes to.
+var (
+	unreadable = authority.Error{Class: authority.ClassUnavailable, Reason: authority.ReasonReadUnavailable,
+		Detail: sentenceUnavailable}
+	unwritten = authority.Error{Class: authority.ClassFailed, Reason: authority.ReasonTransactionFailed,
+		Detail: sentenceTransaction}
+	readOnly = authority.Error{Class: authority.ClassFailed, Reason: authority.ReasonWriteUnavailable,
+		Detail: "the store was opened for reading only"}
+)
+
+func (s *Store) answer(verb string, err error, otherwise authority.Error) error {
+	return answerAs(verb, s.options.GoalID, err, otherwise)
+}
+
+// answerAs turns an error into the *authority.Error of a verb; otherwise is what an
+// error that is no refusal comes to. Nil stays nil. Causes pass through redacted first:
+// what a driver says may hold a password or a Todo's text.
+func answerAs(verb, goal string, err error, otherwise authority.Error) error {
+	if err == nil {
+		return nil
+	}
+	answer := otherwise
+	var r *refusal
+	var said *authority.Error
+	var connecting *connectError
+	switch {
+	case errors.As(err, &r):
+		answer = r.made
+		if answer.Err != nil {
+			answer.Err = redacted(answer.Err)
+		}
+	case errors.As(err, &said):
+		return said
+	case errors.As(err, &connecting) && otherwise.Class == authority.ClassFailed:
+		answer.Reason, answer.Detail = authority.ReasonConnectionUnavailable, "PostgreSQL connection is unavailable"
+		answer.Err = redacted(err)
+	default:
+		answer.Err = redacted(err)
+	}
+	answer.Verb, answer.Kind, answer.Goal = verb, authority.KindPostgreSQL, goal
+	return &answer
+}
+
+// reasonOf returns class and reason of a refusal in the making, empty for other errors.
+func reasonOf(err error) (authority.Class, authority.Reason) {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.made.Class, r.made.Reason
+	}
+	return "", authority.ReasonNone
+}
