@@ -65,6 +65,7 @@ type row struct {
 	place    authority.Cursor // by count, 1 for the first
 	span     span             // of the element in the document
 	previous string           // the revision that the row before claims; "" for the first
+	compared bool             // the projection's form was proved by comparison, and not inspected
 	unproved bool             // the row before was not read, so that the revision cannot be recomputed
 
 	// What check and seal find out.

@@ -169,6 +169,9 @@ func (r *row) prove(s *sealer, model *modelCheck, audited bool) {
 	}
 	r.digest = authority.DigestOf(r.projection)
 	r.model = model.fault(r.projection)
+	if r.compared {
+		r.odd.InexactInteger = r.odd.InexactInteger || holdsInexactInteger(r.projection)
+	}
 }
 
 // collect takes the rows in order.

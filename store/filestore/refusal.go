@@ -12,7 +12,10 @@ import (
 // its class, is filled in where the answer leaves the package.
 type refusal authority.Error
 
+// Error is the text of the answer as far as it is made.
 func (r *refusal) Error() string { return (*authority.Error)(r).Error() }
+
+// Unwrap returns the cause.
 func (r *refusal) Unwrap() error { return r.Err }
 
 // at names the record and the field.

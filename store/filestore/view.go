@@ -37,8 +37,13 @@ type view struct {
 	operations map[operationKey]uint32
 }
 
-func (v *view) Kind() authority.Kind       { return authority.KindFile }
-func (v *view) GoalID() string             { return v.store.GoalID() }
+// Kind is KindFile.
+func (v *view) Kind() authority.Kind { return authority.KindFile }
+
+// GoalID is that of the store.
+func (v *view) GoalID() string { return v.store.GoalID() }
+
+// Lineage is what the audit proved that made the view.
 func (v *view) Lineage() authority.Lineage { return v.lineage }
 
 // Close releases the descriptor.
@@ -49,6 +54,7 @@ func (v *view) Close() error {
 	return v.document.file.Close()
 }
 
+// Identity is that of the proved document.
 func (v *view) Identity(ctx context.Context) (authority.Identity, error) {
 	if v.document == nil {
 		return v.store.Identity(ctx)
@@ -56,6 +62,7 @@ func (v *view) Identity(ctx context.Context) (authority.Identity, error) {
 	return v.document.identity, nil
 }
 
+// Load returns the proved head; nothing is read.
 func (v *view) Load(context.Context) (authority.Head, error) {
 	if v.document == nil {
 		return authority.Head{}, v.store.refuse("load", missing())
@@ -63,6 +70,7 @@ func (v *view) Load(context.Context) (authority.Head, error) {
 	return v.document.head(), nil
 }
 
+// Receipt reads the operation's row.
 func (v *view) Receipt(ctx context.Context, operationID string) (authority.Receipt, error) {
 	receipt, err := v.receipt(ctx, operationID)
 	return receipt, v.store.refuse("receipt", err)
@@ -89,6 +97,7 @@ func (v *view) receipt(ctx context.Context, operationID string) (authority.Recei
 	return receipt, err
 }
 
+// Scan reads the rows of the page and the one after it.
 func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (authority.Page, error) {
 	page, err := v.scan(ctx, after, limit)
 	return page, v.store.refuse("scan", err)

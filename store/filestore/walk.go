@@ -39,7 +39,10 @@ type proved struct {
 // stop is an error that ends a walk and is not about the document.
 type stop struct{ err error }
 
+// Error is the error itself.
 func (s *stop) Error() string { return s.err.Error() }
+
+// Unwrap returns it.
 func (s *stop) Unwrap() error { return s.err }
 
 // begin forgets what an earlier pass found.

@@ -138,19 +138,20 @@ func (w *window) pass() (span, error) {
 	for {
 		n, done := f.feed(w.rest())
 		w.pos += n
+		place.end = w.offset()
 		if done {
-			break
+			return place, nil
 		}
-		if err := w.more(); err == io.EOF && f.scalar {
-			break
-		} else if err == io.EOF {
+		err := w.more()
+		switch {
+		case err == io.EOF && f.scalar:
+			return place, nil
+		case err == io.EOF:
 			return place, w.broken("unexpected end")
-		} else if err != nil {
+		case err != nil:
 			return place, err
 		}
 	}
-	place.end = w.offset()
-	return place, nil
 }
 
 func (w *window) broken(reason string) error {
