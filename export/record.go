@@ -66,10 +66,9 @@ func (r *record) string(key, value string) {
 }
 
 // end adds the digest and the line feed.
-func (r *record) end(digest authority.Digest) []byte {
+func (r *record) end(digest authority.Digest) {
 	r.string("sha256", digest.String())
 	r.text = append(r.text, '}', '\n')
-	return r.text
 }
 
 // signature computes the digest of a line: SHA-256 of its members in canonical order.

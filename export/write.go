@@ -28,7 +28,7 @@ type Source interface {
 // WriteArchive writes the source's history, up to the head it has when called, to a
 // new file at path (mode 0600, in a folder that exists) and returns its seal. The
 // bytes are those that LoopX's authority-archive export writes. Memory holds two
-// states and one line, whatever the length of the history.
+// states, one line and, while it is read back, the operation ids.
 //
 // The source is audited on the way, commits behind the head it had are left out, and
 // the file appears under its name only when it was read back and proved; it is then
@@ -70,7 +70,7 @@ func stage(ctx context.Context, path string, source Source, header Header) (Seal
 	err := atomicfile.ReplaceFrom(path, 0o600, func(out io.Writer) error { return t.write(ctx, out, source) })
 	if errors.Is(err, atomicfile.ErrUnsettled) {
 		// To the caller it would mean that the archive itself is in place.
-		return Seal{}, fmt.Errorf("stage: %s", err)
+		return Seal{}, errors.New("stage: " + err.Error())
 	}
 	if err != nil {
 		return Seal{}, err
