@@ -127,10 +127,13 @@ func (a *audit) run(ctx context.Context, s *session) error {
 	if a.from != nil {
 		return rewritten("the remembered row is gone").at(uint64(a.from.Cursor)).field("authority_commits.cursor")
 	}
+	if err := s.noSealBeyond(ctx, int64(a.last.Cursor), h); err != nil {
+		return err
+	}
 	if err := a.meetsHead(ctx, s, h); err != nil {
 		return err
 	}
-	if err := s.noStrays(ctx, int64(a.last.Cursor)); err != nil {
+	if err := s.noStrays(ctx); err != nil {
 		return err
 	}
 	return a.finish(ctx, s)
@@ -322,24 +325,32 @@ func (a *audit) recognise(l *line) error {
 	return nil
 }
 
-// noStrays looks for what stands beside the history that was proved.
-func (s *session) noStrays(ctx context.Context, end int64) error {
-	for _, stray := range []struct{ query, field, detail string }{
-		{`SELECT min(s.cursor) FROM loopx_control_plane.loopx_migrate_seals AS s WHERE s.tenant_id = $1 AND s.goal_id = $2 AND s.cursor > $3`,
-			"authority_heads.cursor", "the database was restored or rewound: this cursor was sealed, and its row is gone"},
-		{`SELECT min(e.cursor) FROM loopx_control_plane.authority_events AS e WHERE e.tenant_id = $1 AND e.goal_id = $2 AND $3 = $3
-			AND NOT EXISTS (SELECT 1 FROM loopx_control_plane.authority_commits AS c WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor = e.cursor)`,
-			"authority_events", "an event belongs to no commit"},
-		{`SELECT min(r.cursor) FROM loopx_control_plane.authority_receipts AS r WHERE r.tenant_id = $1 AND r.goal_id = $2 AND $3 = $3
-			AND NOT EXISTS (SELECT 1 FROM loopx_control_plane.authority_commits AS c WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor = r.cursor)`,
-			"authority_receipts", "a receipt belongs to no commit"},
-	} {
+// noSealBeyond looks for a seal behind the last row: there was a row once.
+func (s *session) noSealBeyond(ctx context.Context, last int64, h headRow) error {
+	var sealed *int64
+	err := s.row(ctx, []any{&sealed}, `SELECT min(s.cursor) FROM loopx_control_plane.loopx_migrate_seals AS s
+		WHERE s.tenant_id = $1 AND s.goal_id = $2 AND s.cursor > $3`, s.tenant, s.goal, last)
+	switch {
+	case err != nil || sealed == nil:
+		return err
+	case *sealed <= h.cursor:
+		return gap(uint64(*sealed))
+	}
+	return defect("authority_heads.cursor", "the database was restored or rewound: this cursor was sealed once").at(uint64(*sealed))
+}
+
+// noStrays looks for rows that belong to no commit.
+func (s *session) noStrays(ctx context.Context) error {
+	for _, table := range []string{"authority_events", "authority_receipts"} {
 		var cursor *int64
-		if err := s.row(ctx, []any{&cursor}, stray.query, s.tenant, s.goal, end); err != nil {
+		err := s.row(ctx, []any{&cursor}, `SELECT min(x.cursor) FROM loopx_control_plane.`+table+` AS x WHERE x.tenant_id = $1 AND x.goal_id = $2
+			AND NOT EXISTS (SELECT 1 FROM loopx_control_plane.authority_commits AS c WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor = x.cursor)`,
+			s.tenant, s.goal)
+		if err != nil {
 			return err
 		}
 		if cursor != nil {
-			return defect(stray.field, stray.detail).at(uint64(*cursor))
+			return defect(table, "the row belongs to no commit").at(uint64(*cursor))
 		}
 	}
 	return nil
