@@ -32,15 +32,15 @@ func (f *Flow) planCompare(ctx context.Context, now seen, r Request) (Plan, erro
 
 // parity compares source and candidate, check by check.
 func (f *Flow) parity(ctx context.Context, m *manifest.Manifest, options ParityOptions) (parity.Report, error) {
-	target, err := f.candidate(m)
+	target, err := f.target(m).candidate(AccessUntouched)
 	if err != nil {
 		return parity.Report{}, err
 	}
 	if m.Phase == manifest.PhasePlanned && m.Copied != nil {
 		options.Through = m.Copied.Bookmark.Cursor // the source is live and may have gone on
-		return f.compareArms(ctx, options, f.ref(m.Source.Kind, AccessLive), target)
+		return f.compareArms(ctx, options, f.source(m).home(AccessLive), target)
 	}
-	return f.compareArms(ctx, options, f.ref(m.Source.Kind, AccessUntouched), target)
+	return f.compareArms(ctx, options, f.source(m).home(AccessUntouched), target)
 }
 
 func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...Ref) (_ parity.Report, err error) {
@@ -65,7 +65,7 @@ func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...R
 // bytesOf hashes what a store keeps, to see that a comparison left it alone. A source
 // that LoopX writes to meanwhile changes by itself, and is not watched.
 func bytesOf(ref Ref) func(context.Context) (authority.Digest, error) {
-	if ref.Access != AccessUntouched {
+	if ref.Access != AccessUntouched || ref.Path == "" {
 		return nil
 	}
 	return func(context.Context) (authority.Digest, error) {

@@ -42,15 +42,19 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 			return err
 		}
 	}
+	source := f.source(w.m)
+	if err := source.engage(ctx, id); err != nil {
+		return err
+	}
 	frozen := fence.Frozen{MigrationID: w.m.MigrationID, FenceID: id, Original: w.m.Selector}
 	if err := fence.Freeze(f.Place, frozen); err != nil {
 		return err
 	}
-	behind, err := f.proveRef(ctx, f.ref(w.m.Source.Kind, AccessUntouched), w.source)
+	behind, err := f.proveRef(ctx, source.home(AccessUntouched), w.source)
 	if err != nil {
 		return err
 	}
-	w.m.Source = bind(w.m.Source.Kind, behind)
+	w.m.Source = bound(w.m.Source, behind)
 	w.m.Phase = manifest.PhaseFrozen
 	if err := f.save(w); err != nil {
 		return err
@@ -70,12 +74,12 @@ func (f *Flow) importHistory(ctx context.Context, w *work) error {
 // copyAndProve brings the candidate to the source's end and proves it, from an
 // earlier proof of it if there is one.
 func (f *Flow) copyAndProve(ctx context.Context, w *work, earlier *proof) (err error) {
-	source, err := f.Stores.Open(ctx, f.ref(w.m.Source.Kind, AccessUntouched))
+	source, err := f.Stores.Open(ctx, f.source(w.m).home(AccessUntouched))
 	if err != nil {
 		return err
 	}
 	defer closing(source, &err)
-	ref, err := f.candidate(w.m)
+	ref, err := f.target(w.m).candidate(AccessUntouched)
 	if err != nil {
 		return err
 	}
@@ -105,10 +109,10 @@ func (f *Flow) copyAndProve(ctx context.Context, w *work, earlier *proof) (err e
 	return nil
 }
 
-// bound is the target as it was proved; where it stands does not change.
-func bound(target manifest.Binding, p proof) manifest.Binding {
-	b := bind(target.Kind, p)
-	b.Elsewhere = target.Elsewhere
+// bound is a side as it was proved; which store it is does not change.
+func bound(side manifest.Binding, p proof) manifest.Binding {
+	b := bind(side.Kind, p)
+	b.Elsewhere, b.Tenant = side.Elsewhere, side.Tenant
 	return b
 }
 
@@ -159,17 +163,21 @@ func (f *Flow) switchOver(ctx context.Context, w *work) error {
 	if err := f.sourceStands(ctx, w); err != nil {
 		return err
 	}
-	staged := filepath.Join(f.Folder.Staging(w.m.MigrationID), filepath.Base(f.Place.Database()))
-	if err := moveOnce(staged, f.Place.Database()); err != nil {
+	if err := f.target(w.m).install(ctx); err != nil {
 		return err
 	}
-	if err := moveOnce(f.Place.Journal(), f.retiredJournal(w.m.MigrationID)); err != nil {
+	if err := f.source(w.m).retire(ctx); err != nil {
 		return err
 	}
 	if err := f.bothReadBack(ctx, w); err != nil {
 		return err
 	}
-	return fence.Select(f.Place, fence.Selection{Provider: w.m.Target.Kind, GoalID: w.m.GoalID, StoreIdentity: w.m.Target.Identity})
+	return fence.Select(f.Place, selection(w.m))
+}
+
+// selection is the target as LoopX's selector names it.
+func selection(m *manifest.Manifest) fence.Selection {
+	return fence.Selection{Provider: m.Target.Kind, GoalID: m.GoalID, StoreIdentity: m.Target.Identity, TenantID: m.Target.Tenant}
 }
 
 // abort gives the migration up: every move is taken back, the candidate goes to
@@ -182,11 +190,17 @@ func (f *Flow) abort(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if err := moveOnce(f.retiredJournal(w.m.MigrationID), f.Place.Journal()); err != nil {
+	source := f.source(w.m)
+	if err := source.unretire(ctx); err != nil {
 		return err
 	}
-	if err := f.quarantineCandidate(ctx, w); err != nil {
+	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
+	}
+	if w.m.Fence != nil {
+		if err := source.lift(ctx, w.m.Fence.ID); err != nil {
+			return err
+		}
 	}
 	if now.Selector.State == fence.SelectorFrozen {
 		if err := fence.Restore(f.Place, w.m.Selector); err != nil {

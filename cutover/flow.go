@@ -35,7 +35,10 @@ type Ref struct {
 	// of its folder and stays there when a journal is moved.
 	IdentityFile string
 	Format       authority.Format // of a store that AccessCreate begins
-	Access       Access
+	// Tenant and CandidateID name a Goal in a database server, and the candidate it may be.
+	Tenant      string
+	CandidateID string
+	Access      Access
 }
 
 // History is a store that can be audited and viewed.

@@ -152,19 +152,15 @@ func (f *Flow) tooLong(ctx context.Context, w *work) error {
 // backToSource takes back what was done behind the frozen selector before it was
 // published, and restores the selector.
 func (f *Flow) backToSource(ctx context.Context, w *work) error {
-	if err := moveOnce(f.retiredJournal(w.m.MigrationID), f.Place.Journal()); err != nil {
+	source := f.source(w.m)
+	if err := source.unretire(ctx); err != nil {
 		return err
 	}
-	candidate, err := f.candidate(w.m)
-	if err != nil {
+	if err := f.target(w.m).uninstall(ctx); err != nil {
 		return err
 	}
-	if there, err := f.candidateInPlace(ctx, w); err != nil {
+	if err := source.lift(ctx, w.m.Fence.ID); err != nil {
 		return err
-	} else if there {
-		if err := moveOnce(f.Place.Database(), candidate.Path); err != nil {
-			return err
-		}
 	}
 	return fence.Restore(f.Place, w.m.Selector)
 }

@@ -46,6 +46,7 @@ type Plan struct {
 type PlanSide struct {
 	Kind      authority.Kind     `json:"kind"`
 	Identity  authority.Identity `json:"store_identity"`
+	Tenant    string             `json:"tenant_id,omitempty"`
 	Elsewhere bool               `json:"elsewhere,omitempty"`
 	Cursor    authority.Cursor   `json:"cursor,omitempty"`
 	Revision  authority.Revision `json:"revision,omitempty"`

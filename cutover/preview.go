@@ -18,8 +18,8 @@ func (f *Flow) newPlan(now seen, r Request) Plan {
 		Phase: now.snap.Phase(), Accepted: r.Accept}
 	if m := now.snap.Manifest; m != nil && !opens(r.Command, m.Phase) {
 		p.MigrationID, p.Manifest = m.MigrationID, now.snap.Digest
-		p.Source = side(m.Source)
-		p.Target = side(m.Target)
+		p.Source = planSide(m.Source)
+		p.Target = planSide(m.Target)
 		return p
 	}
 	p.Phase = manifest.PhaseNone
@@ -29,8 +29,8 @@ func (f *Flow) newPlan(now seen, r Request) Plan {
 	return p
 }
 
-func side(b manifest.Binding) PlanSide {
-	return PlanSide{Kind: b.Kind, Identity: b.Identity, Elsewhere: b.Elsewhere, Cursor: b.Cursor, Revision: b.Revision}
+func planSide(b manifest.Binding) PlanSide {
+	return PlanSide{Kind: b.Kind, Identity: b.Identity, Tenant: b.Tenant, Elsewhere: b.Elsewhere, Cursor: b.Cursor, Revision: b.Revision}
 }
 
 // planLive plans over a source that is still live: it must be the authority, verify
@@ -47,7 +47,7 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	}
 	p.source = &found.proof
 	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Cursor: found.at.Cursor, Revision: found.at.Revision}
-	holds, err := f.holds(now, p, found)
+	holds, err := f.holds(ctx, now, p, found)
 	if err != nil {
 		return p, err
 	}
@@ -158,8 +158,12 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 	if now.verdict.Migration != m.MigrationID {
 		return p, refuse(KindUnproved, "fence_lost", "the selector is not this migration's frozen one: %s", now.verdict.Row)
 	}
-	if now.observation.Database {
-		p.Holds = append(p.Holds, Hold{Code: "database_in_the_way", Record: f.Place.Rel(f.Place.Database()), Detail: "a database stands at the target's place"})
+	taken, err := f.target(m).taken(ctx)
+	if err != nil {
+		return p, err
+	}
+	if taken != "" {
+		p.Holds = append(p.Holds, Hold{Code: "target_in_the_way", Record: taken, Detail: "a store stands at the target's place"})
 	}
 	trips, err := f.tripped(ctx, m)
 	if err != nil {
@@ -173,10 +177,10 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 		p.Holds = append(p.Holds, Hold{Code: "fence_not_probed", Record: m.Fence.ID, Detail: "no writer was seen to be refused behind this fence"})
 	}
 	p.Effects = []string{
-		"move the candidate to " + f.Place.Rel(f.Place.Database()),
-		"move the journal to " + f.Place.Rel(f.retiredJournal(m.MigrationID)),
+		"bring the candidate to LoopX's place: " + f.where(f.target(m).home(AccessUntouched)),
+		"take the source out of LoopX's place; it is kept",
 		"read both back",
-		"publish the selector: provider sqlite, " + string(m.Target.Identity),
+		"publish the selector: provider " + string(m.Target.Kind) + ", " + string(m.Target.Identity),
 		"read both whole histories again",
 	}
 	return p, nil
@@ -262,11 +266,15 @@ func freeSpace(dir string) (uint64, error) {
 }
 
 // holds gathers every named reason why the step may not run now.
-func (f *Flow) holds(now seen, p Plan, found liveSource) ([]Hold, error) {
+func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([]Hold, error) {
 	holds := append(headHolds(found.head, p.GoalID, f.now()), found.oversized...)
-	if now.observation.Database && !p.Target.Elsewhere {
-		holds = append(holds, Hold{Code: "database_in_the_way", Record: f.Place.Rel(f.Place.Database()),
-			Detail: "a database stands at the target's place already; nothing is ever overwritten"})
+	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if taken != "" && !p.Target.Elsewhere {
+		holds = append(holds, Hold{Code: "target_in_the_way", Record: taken,
+			Detail: "a store stands at the target's place already; nothing is ever overwritten"})
 	}
 	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePromoted {
 		holds = append(holds, Hold{Code: "migration_promoted", Record: m.MigrationID, Detail: "the last migration of this goal is promoted; roll it back or move on from its target"})

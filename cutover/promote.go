@@ -5,11 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -20,9 +17,7 @@ import (
 // bothReadBack opens both stores at the places they were moved to, behind the frozen
 // selector, and refuses unless each is exactly what was bound.
 func (f *Flow) bothReadBack(ctx context.Context, w *work) error {
-	target := f.ref(w.m.Target.Kind, AccessUntouched)
-	target.Identity = w.m.Target.Identity
-	if err := f.headIs(ctx, target, w.m.Target); err != nil {
+	if err := f.headIs(ctx, f.target(w.m).home(AccessUntouched), w.m.Target); err != nil {
 		return err
 	}
 	return f.sourceStands(ctx, w)
@@ -69,8 +64,12 @@ func (f *Flow) published(ctx context.Context, w *work) error {
 		StallMillis: at.Sub(w.m.Fence.FrozenAt).Milliseconds()}
 	w.m.Authority = &manifest.Declared{Profile: string(w.m.Target.Kind) + "_v0", Identity: w.m.Target.Identity,
 		Fields: w.m.Target.FieldManifest, OperationID: w.request.OperationID, At: at, SourceDigest: w.m.Source.LogicalDigest}
+	retired, err := f.source(w.m).now(AccessUntouched)
+	if err != nil {
+		return err
+	}
 	w.m.Tripwires = []manifest.Tripwire{{Kind: w.m.Source.Kind, Identity: w.m.Source.Identity, Cursor: w.m.Source.Cursor,
-		Revision: w.m.Source.Revision, Logical: w.m.Source.LogicalDigest, Where: f.Place.Rel(f.retiredJournal(w.m.MigrationID))}}
+		Revision: w.m.Source.Revision, Logical: w.m.Source.LogicalDigest, Where: f.where(retired)}}
 	return f.save(w)
 }
 
@@ -100,8 +99,10 @@ func (f *Flow) rereadAll(ctx context.Context, w *work) error {
 
 // retiredWhole audits the retired source and returns the list of its revisions.
 func (f *Flow) retiredWhole(ctx context.Context, w *work) (list []byte, err error) {
-	ref := f.ref(w.m.Source.Kind, AccessUntouched)
-	ref.Path = f.retiredJournal(w.m.MigrationID)
+	ref, err := f.source(w.m).now(AccessUntouched)
+	if err != nil {
+		return nil, err
+	}
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -122,9 +123,7 @@ func (f *Flow) retiredWhole(ctx context.Context, w *work) (list []byte, err erro
 
 // targetHolds audits the target and refuses unless its rows through N are the source's.
 func (f *Flow) targetHolds(ctx context.Context, w *work) (err error) {
-	ref := f.ref(w.m.Target.Kind, AccessLive)
-	ref.Identity = w.m.Target.Identity
-	store, err := f.Stores.Open(ctx, ref)
+	store, err := f.Stores.Open(ctx, f.target(w.m).home(AccessLive))
 	if err != nil {
 		return err
 	}
@@ -163,71 +162,12 @@ func (f *Flow) refreeze(w *work, found error) error {
 	return &Refusal{Kind: KindUnproved, Reason: "incident", Sentence: "both stores were read again after publication and differ; the goal is frozen", Next: []string{"status"}, Err: found}
 }
 
-// quarantineCandidate takes the candidate out of use and keeps it.
-func (f *Flow) quarantineCandidate(ctx context.Context, w *work) error {
-	if w.m.Target.Elsewhere {
-		return nil // it stands where the operator wanted it; it never was in LoopX's place
+// where names a store as it may be shared: relative to the runtime root, or its kind.
+func (f *Flow) where(ref Ref) string {
+	if ref.Path == "" {
+		return string(ref.Kind)
 	}
-	to := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), filepath.Base(f.Place.Database()))
-	staged := filepath.Join(f.Folder.Staging(w.m.MigrationID), filepath.Base(f.Place.Database()))
-	if there, err := exists(staged); err != nil {
-		return err
-	} else if !there {
-		staged = f.Place.Database()
-		if there, err := f.candidateInPlace(ctx, w); err != nil || !there {
-			return f.listQuarantined(w, to, err)
-		}
-	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := moveOnce(staged+suffix, to+suffix); err != nil {
-			return err
-		}
-	}
-	return f.listQuarantined(w, to, nil)
-}
-
-// candidateInPlace reports whether what stands at LoopX's place is this candidate.
-func (f *Flow) candidateInPlace(ctx context.Context, w *work) (_ bool, err error) {
-	if there, err := exists(f.Place.Database()); err != nil || !there {
-		return false, err
-	}
-	store, err := f.Stores.Open(ctx, f.ref(w.m.Target.Kind, AccessUntouched))
-	if err != nil {
-		return false, err
-	}
-	defer closing(store, &err)
-	identity, err := store.Identity(ctx)
-	return err == nil && identity == w.m.Target.Identity, err
-}
-
-// listQuarantined puts the candidate that was set aside on record.
-func (f *Flow) listQuarantined(w *work, path string, err error) error {
-	if err != nil {
-		return err
-	}
-	w.facts["quarantine"] = f.Place.Rel(path)
-	return f.list(w, manifest.Quarantined{Kind: w.m.Target.Kind, Identity: w.m.Target.Identity, Where: filepath.Base(path)})
-}
-
-// list puts a file of the quarantine on record, once, if it is there.
-func (f *Flow) list(w *work, entry manifest.Quarantined) error {
-	path := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), entry.Where)
-	digest, size, err := digestFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	entry.Where = f.Place.Rel(path)
-	for _, listed := range w.m.Quarantine {
-		if listed.Where == entry.Where {
-			return nil
-		}
-	}
-	entry.SHA256, entry.Bytes, entry.Why, entry.At = digest, size, w.request.Command, f.now()
-	w.m.Quarantine = append(w.m.Quarantine, entry)
-	return nil
+	return f.Place.Rel(ref.Path)
 }
 
 // digestFile is SHA-256 and size of a file of any length.

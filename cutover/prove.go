@@ -92,23 +92,18 @@ func (f *Flow) proveQuarantined(q manifest.Quarantined) (SideProof, error) {
 	return found, nil
 }
 
-// boundSide finds where a side stands now.
-func (f *Flow) boundSide(m *manifest.Manifest, side string) (manifest.Binding, Ref, error) {
-	if side == "source" {
-		ref := f.ref(m.Source.Kind, AccessUntouched)
-		retired := f.retiredJournal(m.MigrationID)
-		moved, err := exists(retired)
-		if moved && m.Source.Kind == authority.KindFile {
-			ref.Path = retired
-		}
+// boundSide finds where a side stands now: at home, retired, a candidate, or set aside.
+func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, Ref, error) {
+	if name == "source" {
+		ref, err := f.source(m).now(AccessUntouched)
 		return m.Source, ref, err
 	}
-	ref, err := f.candidate(m)
-	if err != nil || m.Target.Elsewhere {
+	target := f.target(m)
+	ref, err := target.candidate(AccessUntouched)
+	if err != nil || m.Target.Elsewhere || ref.Path == "" {
 		return m.Target, ref, err
 	}
-	for _, path := range []string{ref.Path, f.ref(m.Target.Kind, AccessUntouched).Path,
-		filepath.Join(f.Folder.Quarantine(m.MigrationID), filepath.Base(ref.Path))} {
+	for _, path := range []string{ref.Path, target.home(AccessUntouched).Path, filepath.Join(f.Folder.Quarantine(m.MigrationID), filepath.Base(ref.Path))} {
 		there, err := exists(path)
 		if err != nil {
 			return m.Target, ref, err

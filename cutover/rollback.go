@@ -2,40 +2,30 @@ package cutover
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"errors"
 	"iter"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
-	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/parity"
 )
-
-// Fencer is a store that can hold a fence inside itself, so that a writer who ignores
-// every file is still refused.
-type Fencer interface {
-	// EngageFence engages the fence in the transaction that proves the head to be the
-	// expected one. The same fence again is no write.
-	EngageFence(ctx context.Context, fenceID string, expected authority.Applied) error
-	Fence(ctx context.Context) (fenceID string, engaged bool, err error)
-	LiftFence(ctx context.Context, fenceID string) error
-}
 
 // Appender is a store that takes many transactions as one durable replace.
 type Appender interface {
 	Append(ctx context.Context, expected authority.Applied, rows iter.Seq2[authority.Transaction, error]) ([]authority.Revision, error)
 }
 
+func rollbackFence(m *manifest.Manifest) string {
+	return "loopx-migrate:" + m.MigrationID + ":rollback"
+}
+
 // rollback goes back to the source with everything the target was given since. The
-// target is fenced inside itself and the selector frozen; the source's journal gets
-// the tail, on a copy, as one durable replace; both sides are compared, all of them;
-// the target goes to quarantine, the journal to its place, the selector to what it
-// was. Nothing is published before everything is proved.
+// target is fenced inside itself and the selector frozen; a copy of the source gets
+// the tail, under its own revisions; both sides are compared, all of them; the target
+// goes to quarantine, the source to its place, the selector to what it was. Nothing
+// is published before everything is proved.
 func (f *Flow) rollback(ctx context.Context, w *work) error {
 	if w.m.Phase == manifest.PhasePromoted {
 		if err := f.fenceTarget(ctx, w); err != nil {
@@ -58,12 +48,12 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 	return f.restored(ctx, w)
 }
 
-// fenceTarget stops the target: triggers inside the database in the transaction that
+// fenceTarget stops the target: a fence inside the store in the transaction that
 // proves its revision, then the frozen selector. Its whole history is bound.
 func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
-	id := "loopx-migrate:" + w.m.MigrationID + ":rollback"
-	target, err := f.boundTarget(ctx, w, AccessWrite, id)
-	if err != nil {
+	id := rollbackFence(w.m)
+	target := f.target(w.m)
+	if err := target.engage(ctx, id); err != nil {
 		return err
 	}
 	now := fence.ReadSelector(f.Place)
@@ -77,39 +67,19 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	if err := fence.Freeze(f.Place, frozen); err != nil {
 		return err
 	}
-	w.m.Rollback.RolledBackFrom = target
+	if err := w.unlock(); err != nil {
+		return err
+	}
+	behind, err := f.proveRef(ctx, target.home(AccessUntouched), nil)
+	if err != nil {
+		return err
+	}
+	w.m.Rollback.RolledBackFrom = bound(w.m.Target, behind)
 	w.m.Phase = manifest.PhaseTargetFenced
 	if err := f.save(w); err != nil {
 		return err
 	}
-	if err := w.unlock(); err != nil {
-		return err
-	}
 	return f.probeRollback(ctx, w)
-}
-
-// boundTarget fences the target inside itself and binds what it holds behind that.
-func (f *Flow) boundTarget(ctx context.Context, w *work, access Access, fenceID string) (_ manifest.Binding, err error) {
-	ref := f.ref(w.m.Target.Kind, access)
-	ref.Identity = w.m.Target.Identity
-	store, err := f.Stores.Open(ctx, ref)
-	if err != nil {
-		return manifest.Binding{}, err
-	}
-	defer closing(store, &err)
-	head, err := store.Load(ctx)
-	if err != nil {
-		return manifest.Binding{}, err
-	}
-	fencer, able := store.(Fencer)
-	if !able {
-		return manifest.Binding{}, refuse(KindRefused, "target_cannot_be_fenced", "the %s store has no fence of its own", ref.Kind)
-	}
-	if err := fencer.EngageFence(ctx, fenceID, authority.Applied{Cursor: head.Cursor, Revision: head.Revision}); err != nil {
-		return manifest.Binding{}, err
-	}
-	p, err := f.prove(ctx, store, nil)
-	return bind(ref.Kind, p), err
 }
 
 func (f *Flow) probeRollback(ctx context.Context, w *work) error {
@@ -125,21 +95,18 @@ func (f *Flow) probeRollback(ctx context.Context, w *work) error {
 	return f.save(w)
 }
 
-// stagedExport is the journal that is to become the authority again.
-func (f *Flow) stagedExport(migration string) string {
-	return filepath.Join(f.Folder.Staging(migration), "export", filepath.Base(f.Place.Journal()))
-}
-
-// exportTail makes the journal that carries everything, and proves it against the
+// exportTail makes the store that carries everything, and proves it against the
 // target, row by row and receipt by receipt.
 func (f *Flow) exportTail(ctx context.Context, w *work) error {
-	if err := f.writeExport(ctx, w); err != nil {
+	export, err := f.source(w.m).export(ctx)
+	if err != nil {
 		return err
 	}
-	journal := f.ref(w.m.Source.Kind, AccessUntouched)
-	journal.Path = f.stagedExport(w.m.MigrationID)
-	target := f.ref(w.m.Target.Kind, AccessUntouched)
-	report, err := f.compareArms(ctx, w.request.Parity, journal, target)
+	if err := f.writeExport(ctx, w, export); err != nil {
+		return err
+	}
+	export.Access = AccessUntouched
+	report, err := f.compareArms(ctx, w.request.Parity, export, f.target(w.m).home(AccessUntouched))
 	if err != nil {
 		return err
 	}
@@ -149,7 +116,7 @@ func (f *Flow) exportTail(ctx context.Context, w *work) error {
 		return err
 	}
 	if report.Verdict != parity.Qualified {
-		return refuse(KindUnproved, "export_differs", "the exported journal and the target differ; the target stays fenced and complete")
+		return refuse(KindUnproved, "export_differs", "the export and the target differ; the target stays fenced and complete")
 	}
 	w.m.Rollback.Report = digest
 	w.m.Rollback.Exported = uint64(w.m.Rollback.RolledBackFrom.Cursor - w.m.Source.Cursor)
@@ -158,25 +125,19 @@ func (f *Flow) exportTail(ctx context.Context, w *work) error {
 	return f.save(w)
 }
 
-// writeExport brings the staged journal to the target's end. One that a dead run left
-// is used if it is complete, and set aside otherwise.
-func (f *Flow) writeExport(ctx context.Context, w *work) (err error) {
-	staged := f.stagedExport(w.m.MigrationID)
-	if err := f.beginExport(w, staged); err != nil {
-		return err
+// writeExport brings the export to the target's end. One that a dead run left is gone
+// on with.
+func (f *Flow) writeExport(ctx context.Context, w *work, export Ref) (err error) {
+	if w.m.Source.Kind != authority.KindFile {
+		return f.loadExport(ctx, w, export)
 	}
-	ref := f.ref(w.m.Source.Kind, AccessWrite)
-	ref.Path = staged
-	if f.rebuilds(w.m) {
-		ref.Access, ref.Format = AccessCreate, w.m.Source.Format
-	}
-	journal, err := f.Stores.Open(ctx, ref)
+	journal, err := f.Stores.Open(ctx, export)
 	if err != nil {
 		return err
 	}
 	defer closing(journal, &err)
 	head, err := journal.Load(ctx)
-	if err != nil && w.m.Source.Cursor != 0 && !f.rebuilds(w.m) {
+	if err != nil && !(f.rebuilds(w.m) && errors.Is(err, authority.ErrMissing)) {
 		return err
 	}
 	end := w.m.Rollback.RolledBackFrom.Cursor
@@ -185,44 +146,49 @@ func (f *Flow) writeExport(ctx context.Context, w *work) (err error) {
 	}
 	appender, able := journal.(Appender)
 	if !able {
-		return refuse(KindRefused, "source_cannot_append", "the %s store takes no bulk append", ref.Kind)
+		return refuse(KindRefused, "source_cannot_append", "the %s store takes no bulk append", export.Kind)
 	}
 	revisions, err := appender.Append(ctx, authority.Applied{Cursor: head.Cursor, Revision: head.Revision}, f.targetRows(ctx, w, head.Cursor))
 	if err != nil {
 		return err
 	}
-	if got := head.Cursor + authority.Cursor(len(revisions)); got != end {
-		return refuse(KindUnproved, "export_short", "the export ends at cursor %s, the target at %s", got, end)
-	}
-	return nil
+	return exportedTo(head.Cursor+authority.Cursor(len(revisions)), end)
 }
 
-// beginExport puts a copy of the retired journal where the export is written. A
-// retired journal that was written to is not used: the copy is then rebuilt from
-// the target from the first row on, which gives the same revisions.
-func (f *Flow) beginExport(w *work, staged string) (err error) {
-	there, err := exists(staged)
-	if err != nil || there {
-		return err
-	}
-	if f.rebuilds(w.m) {
-		return atomicfile.MkdirAll(filepath.Dir(staged), 0o700)
-	}
-	if err := atomicfile.MkdirAll(filepath.Dir(staged), 0o700); err != nil {
-		return err
-	}
-	from, err := os.Open(f.retiredJournal(w.m.MigrationID))
+// loadExport appends the tail to the copy of a database, in its own revisions.
+func (f *Flow) loadExport(ctx context.Context, w *work, export Ref) (err error) {
+	candidate, err := f.Stores.Candidate(ctx, export)
 	if err != nil {
 		return err
 	}
-	defer closing(from, &err)
-	return atomicfile.ReplaceFrom(staged, 0o600, func(to io.Writer) error {
-		_, err := io.Copy(to, from)
+	defer closing(candidate, &err)
+	at, _, err := candidate.Head(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	for tx, err := range f.targetRows(ctx, w, at) {
+		if err != nil {
+			return err
+		}
+		if err := candidate.Append(ctx, authority.Row{Transaction: tx, StateDigest: authority.DigestOf(tx.Projection)}); err != nil {
+			return err
+		}
+		at = tx.Cursor
+	}
+	if err := candidate.Seal(ctx); err != nil {
+		return err
+	}
+	return exportedTo(at, w.m.Rollback.RolledBackFrom.Cursor)
 }
 
-// rebuilds reports whether the retired journal was accepted as written to.
+func exportedTo(got, end authority.Cursor) error {
+	if got == end {
+		return nil
+	}
+	return refuse(KindUnproved, "export_short", "the export ends at cursor %s, the target at %s", got, end)
+}
+
+// rebuilds reports whether the retired source was accepted as written to.
 func (f *Flow) rebuilds(m *manifest.Manifest) bool {
 	for _, a := range m.Accepted {
 		if a.Hold == holdRetiredWritten {
@@ -235,83 +201,58 @@ func (f *Flow) rebuilds(m *manifest.Manifest) bool {
 // targetRows are the target's transactions after a cursor, proved as they pass.
 func (f *Flow) targetRows(ctx context.Context, w *work, after authority.Cursor) iter.Seq2[authority.Transaction, error] {
 	return func(yield func(authority.Transaction, error) bool) {
-		ref := f.ref(w.m.Target.Kind, AccessUntouched)
-		store, err := f.Stores.Open(ctx, ref)
+		store, err := f.Stores.Open(ctx, f.target(w.m).home(AccessUntouched))
 		if err != nil {
 			yield(authority.Transaction{}, err)
 			return
 		}
-		defer closing(store, &err)
 		_, err = f.audit(ctx, store, nil, func(row authority.Row) error {
 			if row.Cursor > after && !yield(row.Transaction, nil) {
 				return errEnough
 			}
 			return nil
 		})
-		if err != nil && err != errEnough {
+		if err = errors.Join(err, store.Close()); err != nil && !errors.Is(err, errEnough) {
 			yield(authority.Transaction{}, err)
 		}
 	}
 }
 
-var errEnough = fmt.Errorf("enough rows")
+var errEnough = errors.New("enough rows")
 
-// putBack takes the target out of LoopX's place and puts the journal back, behind the
+// putBack takes the target out of LoopX's place and brings the source back, behind the
 // frozen selector.
 func (f *Flow) putBack(ctx context.Context, w *work) error {
-	quarantined := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), filepath.Base(f.Place.Database()))
-	if there, err := exists(f.Place.Database()); err != nil {
-		return err
-	} else if there {
-		if err := f.Stores.Settle(ctx, f.ref(w.m.Target.Kind, AccessWrite)); err != nil {
-			return err
-		}
-		if err := moveOnce(f.Place.Database(), quarantined); err != nil {
-			return err
-		}
-	}
-	if err := f.clearTheWay(w); err != nil {
+	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
 	}
-	if err := moveOnce(f.stagedExport(w.m.MigrationID), f.Place.Journal()); err != nil {
+	if err := f.source(w.m).reinstate(ctx, w); err != nil {
 		return err
 	}
-	return f.journalStands(ctx, w)
+	return f.sourceCarries(ctx, w)
 }
 
-// clearTheWay sets a journal aside that somebody put at LoopX's place, if that was
-// accepted by name.
-func (f *Flow) clearTheWay(w *work) error {
-	staged, err := exists(f.stagedExport(w.m.MigrationID))
-	if err != nil || !staged || !f.rebuilds(w.m) {
-		return err
-	}
-	return moveOnce(f.Place.Journal(), filepath.Join(f.Folder.Quarantine(w.m.MigrationID), "found-"+filepath.Base(f.Place.Journal())))
-}
-
-// journalStands reads the journal at its final place and refuses unless it holds
+// sourceCarries reads the source at its final place and refuses unless it holds
 // exactly what the target held.
-func (f *Flow) journalStands(ctx context.Context, w *work) (err error) {
-	store, err := f.Stores.Open(ctx, f.ref(w.m.Source.Kind, AccessUntouched))
+func (f *Flow) sourceCarries(ctx context.Context, w *work) (err error) {
+	store, err := f.Stores.Open(ctx, f.source(w.m).home(AccessUntouched))
 	if err != nil {
 		return err
 	}
 	defer closing(store, &err)
-	through := authority.NewLogicalHash()
 	var revision authority.Revision
 	lineage, err := f.audit(ctx, store, nil, func(row authority.Row) error {
 		if row.Cursor == w.m.Source.Cursor {
 			revision = row.Revision
 		}
-		through.Add(row)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	from := w.m.Rollback.RolledBackFrom
-	if lineage.End.Cursor != from.Cursor || through.Digest() != from.LogicalDigest || revision != w.m.Source.Revision || lineage.Identity != w.m.Source.Identity {
-		return refuse(KindUnproved, "read_back_differs", "the journal at its place does not hold what the target held")
+	if lineage.End.Cursor != from.Cursor || lineage.Logical != from.LogicalDigest || revision != w.m.Source.Revision || lineage.Identity != w.m.Source.Identity {
+		return refuse(KindUnproved, "read_back_differs", "the source at its place does not hold what the target held")
 	}
 	return nil
 }
@@ -326,9 +267,10 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 	if v := now.Authority(); v.Blocked || v.Kind != w.m.Source.Kind {
 		return refuse(KindUnproved, "authority_not_restored", "after the rollback the authority reads as %q", v.Row)
 	}
-	if err := f.setRetiredAside(w); err != nil {
+	if err := f.source(w.m).clean(ctx, w); err != nil {
 		return err
 	}
+	w.m.Tripwires = nil
 	w.m.Rollback.RestoredAt = f.now()
 	w.m.Rollback.StallMillis = w.m.Rollback.RestoredAt.Sub(w.m.Rollback.FrozenAt).Milliseconds()
 	w.m.Phase = manifest.PhaseRolledBack
@@ -336,25 +278,5 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 	w.facts["cursor"] = w.m.Rollback.RolledBackFrom.Cursor.String()
 	w.facts["exported_transactions"] = strconv.FormatUint(w.m.Rollback.Exported, 10)
 	w.facts["outage_ms"] = strconv.FormatInt(w.m.Rollback.StallMillis, 10)
-	return nil
-}
-
-// setRetiredAside lists the target and the old journal in quarantine.
-func (f *Flow) setRetiredAside(w *work) error {
-	old := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), "retired-"+filepath.Base(f.Place.Journal()))
-	if err := moveOnce(f.retiredJournal(w.m.MigrationID), old); err != nil {
-		return err
-	}
-	w.m.Tripwires = nil
-	entries := []manifest.Quarantined{
-		{Kind: w.m.Target.Kind, Identity: w.m.Target.Identity, Where: filepath.Base(f.Place.Database())},
-		{Kind: w.m.Source.Kind, Identity: w.m.Source.Identity, Where: filepath.Base(old)},
-		{Kind: w.m.Source.Kind, Identity: w.m.Source.Identity, Where: "found-" + filepath.Base(f.Place.Journal())},
-	}
-	for _, e := range entries {
-		if err := f.list(w, e); err != nil {
-			return err
-		}
-	}
 	return nil
 }

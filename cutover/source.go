@@ -73,7 +73,7 @@ func (f *Flow) readSource(ctx context.Context, w *work) error {
 	if w.source != nil {
 		return nil // proved while the plan was made
 	}
-	p, err := f.proveRef(ctx, f.ref(w.m.Source.Kind, AccessUntouched), nil)
+	p, err := f.proveRef(ctx, f.source(w.m).home(AccessUntouched), nil)
 	w.source = &p
 	return err
 }
@@ -102,11 +102,9 @@ func joined(before, tail authority.Lineage) authority.Lineage {
 
 // sourceStands refuses to go on if the frozen source is not where it was bound.
 func (f *Flow) sourceStands(ctx context.Context, w *work) (err error) {
-	ref := f.ref(w.m.Source.Kind, AccessUntouched)
-	if w.m.Source.Kind == authority.KindFile {
-		if there, err := exists(ref.Path); err != nil || !there {
-			ref.Path = f.retiredJournal(w.m.MigrationID)
-		}
+	ref, err := f.source(w.m).now(AccessUntouched)
+	if err != nil {
+		return err
 	}
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
@@ -159,19 +157,6 @@ func member(object []byte, key string) []byte {
 	return nil
 }
 
-// candidate names the target while it is built.
-func (f *Flow) candidate(m *manifest.Manifest) (Ref, error) {
-	ref := f.ref(m.Target.Kind, AccessUntouched)
-	ref.Identity = m.Target.Identity
-	ref.Path = filepath.Join(f.Folder.Staging(m.MigrationID), filepath.Base(ref.Path))
-	if !m.Target.Elsewhere {
-		return ref, nil
-	}
-	host, err := f.Folder.LoadHost()
-	ref.Path = host.Targets[m.MigrationID]
-	return ref, err
-}
-
 // copyInto brings the candidate to the end of the source.
 func (f *Flow) copyInto(ctx context.Context, source History, ref Ref, copied *manifest.Copied) (_ authority.Lineage, err error) {
 	if err := f.Stores.Suits(nearest(filepath.Dir(ref.Path))); err != nil {
@@ -194,11 +179,6 @@ func (f *Flow) copyInto(ctx context.Context, source History, ref Ref, copied *ma
 		return bootstrap.Copy(ctx, source, nil, candidate, watch)
 	}
 	return lineage, err
-}
-
-// retiredJournal is where a promotion puts the journal.
-func (f *Flow) retiredJournal(migration string) string {
-	return filepath.Join(f.Folder.Retired(migration), filepath.Base(f.Place.Journal()))
 }
 
 func exists(path string) (bool, error) {

@@ -60,15 +60,16 @@ func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error
 	}
 	switch m.Phase {
 	case manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified:
-		return f.trip(ctx, m, f.Place.Journal())
+		return f.trip(ctx, m)
 	case manifest.PhasePromoted:
-		trips, err := f.trip(ctx, m, f.retiredJournal(m.MigrationID))
-		if err != nil {
-			return nil, err
+		trips, err := f.trip(ctx, m)
+		home := f.source(m).home(AccessUntouched)
+		if err != nil || home.Path == "" || m.Intent != nil {
+			return trips, err
 		}
-		there, err := exists(f.Place.Journal())
+		there, err := exists(home.Path)
 		if there {
-			trips = append(trips, Trip{Where: f.Place.Rel(f.Place.Journal()), Detail: "a journal stands at LoopX's place again; this migration had moved it away"})
+			trips = append(trips, Trip{Where: f.where(home), Detail: "a store stands at LoopX's place again; this migration had moved it away"})
 		}
 		return trips, err
 	}
@@ -77,13 +78,15 @@ func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error
 
 // trip audits the source from where it was bound. A promotion that died has it at
 // neither place for certain; resume comes first then.
-func (f *Flow) trip(ctx context.Context, m *manifest.Manifest, path string) (_ []Trip, err error) {
+func (f *Flow) trip(ctx context.Context, m *manifest.Manifest) (_ []Trip, err error) {
 	if m.Intent != nil {
 		return nil, nil
 	}
-	ref := f.ref(m.Source.Kind, AccessUntouched)
-	ref.Path = path
-	where := f.Place.Rel(path)
+	ref, err := f.source(m).now(AccessUntouched)
+	if err != nil {
+		return nil, err
+	}
+	where := f.where(ref)
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package cutover
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
@@ -89,8 +88,7 @@ func (f *Flow) undoRollback(ctx context.Context, w *work) error {
 	if err := f.targetBack(ctx, w); err != nil {
 		return err
 	}
-	target := fence.Selection{Provider: w.m.Target.Kind, GoalID: w.m.GoalID, StoreIdentity: w.m.Target.Identity}
-	if err := fence.Select(f.Place, target); err != nil {
+	if err := fence.Select(f.Place, selection(w.m)); err != nil {
 		return err
 	}
 	now, err := f.observe(ctx)
@@ -107,41 +105,15 @@ func (f *Flow) undoRollback(ctx context.Context, w *work) error {
 }
 
 // targetBack undoes every move of a rollback and lifts the fence inside the target.
-func (f *Flow) targetBack(ctx context.Context, w *work) (err error) {
+func (f *Flow) targetBack(ctx context.Context, w *work) error {
 	if w.m.Phase == manifest.PhaseExported {
-		if err := f.exportAside(w); err != nil {
+		if err := f.source(w.m).dropExport(w); err != nil {
 			return err
 		}
 	}
-	quarantined := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), filepath.Base(f.Place.Database()))
-	if err := moveOnce(quarantined, f.Place.Database()); err != nil {
+	target := f.target(w.m)
+	if err := target.bringBack(ctx); err != nil {
 		return err
 	}
-	ref := f.ref(w.m.Target.Kind, AccessWrite)
-	ref.Identity = w.m.Target.Identity
-	store, err := f.Stores.Open(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer closing(store, &err)
-	fencer, able := store.(Fencer)
-	if !able {
-		return refuse(KindRefused, "target_cannot_be_fenced", "the %s store has no fence of its own", ref.Kind)
-	}
-	id, engaged, err := fencer.Fence(ctx)
-	if err != nil || !engaged {
-		return err
-	}
-	return fencer.LiftFence(ctx, id)
-}
-
-// exportAside sets the exported journal aside, wherever the rollback had it.
-func (f *Flow) exportAside(w *work) error {
-	aside := filepath.Join(f.Folder.Quarantine(w.m.MigrationID), "export-"+w.request.OperationID+".json")
-	if there, err := exists(f.stagedExport(w.m.MigrationID)); err != nil {
-		return err
-	} else if there {
-		return moveOnce(f.stagedExport(w.m.MigrationID), aside)
-	}
-	return moveOnce(f.Place.Journal(), aside)
+	return target.lift(ctx, rollbackFence(w.m))
 }

@@ -64,6 +64,7 @@ type Binding struct {
 	Kind          authority.Kind     `json:"kind"`
 	Format        authority.Format   `json:"format,omitempty"`
 	Identity      authority.Identity `json:"store_identity"`
+	Tenant        string             `json:"tenant_id,omitempty"`
 	Elsewhere     bool               `json:"elsewhere,omitempty"` // not LoopX's own place; the path is in host.json
 	Revision      authority.Revision `json:"revision,omitempty"`
 	Cursor        authority.Cursor   `json:"cursor"`

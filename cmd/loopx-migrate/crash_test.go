@@ -280,7 +280,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 	want := c.ends
 	switch way := n % 3; {
 	case way == 1 && unfinished:
-		s.do("resume")
+		s.resume(c, line)
 	case way == 2 && c.undo != "" && !c.finished(broken, status):
 		want = s.giveUp(c)
 	default:
@@ -299,6 +299,20 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 func (c crossing) finished(broken, status reply) bool {
 	done := map[string]string{"promote": "promoted", "cutover": "promoted", "rollback": "rolled_back"}
 	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[c.name]
+}
+
+// resume finishes the step. A cutover that could not have a lock before anything was
+// fenced has taken its intent back: then there is nothing to resume, and it runs anew.
+func (s *site) resume(c crossing, line []string) {
+	s.t.Helper()
+	r := s.exec(nil, s.line("resume"))
+	if r.ReasonCode == "nothing_to_resume" {
+		s.again(c, line)
+		return
+	}
+	if r.Exit != 0 {
+		s.t.Errorf("resume: exit %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
+	}
 }
 
 // again runs the same line: it finishes, or says that it had finished. A cutover that

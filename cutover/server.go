@@ -1,0 +1,170 @@
+package cutover
+
+import (
+	"context"
+	"errors"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/manifest"
+)
+
+// Standing is a store whose candidate, authority, retired state and quarantine are all
+// in one database: nothing is moved as a file, and who may write is a row in it.
+type Standing interface {
+	Fencer
+	// ReleaseCandidate lets everybody write to a candidate whose head is the expected one.
+	ReleaseCandidate(ctx context.Context, candidateID string, expected authority.Applied) error
+	// RecallCandidate makes a Goal that is fenced or released under an id a candidate of
+	// that id again: only the importer writes.
+	RecallCandidate(ctx context.Context, candidateID string) error
+	// SetAside moves the Goal into the quarantine of the database, BringBack out of it.
+	SetAside(ctx context.Context, fenceID string) (string, error)
+	BringBack(ctx context.Context, quarantineID string) (string, error)
+}
+
+// serverSide is a store in a database server.
+type serverSide struct{ fileSide }
+
+func (s serverSide) id() string { return "loopx-migrate:" + s.m.MigrationID }
+
+func (s serverSide) home(access Access) Ref {
+	return Ref{Kind: s.b.Kind, Goal: s.f.Place.GoalID(), Tenant: s.b.Tenant, Identity: s.b.Identity, CandidateID: s.id(), Access: access}
+}
+
+func (s serverSide) now(access Access) (Ref, error)       { return s.home(access), nil }
+func (s serverSide) candidate(access Access) (Ref, error) { return s.home(access), nil }
+
+func (s serverSide) with(ctx context.Context, do func(History, Standing) error) error {
+	return s.f.withFencer(ctx, s.home(AccessWrite), func(store History, fencer Fencer) error {
+		standing, able := fencer.(Standing)
+		if !able {
+			return refuse(KindRefused, "store_cannot_stand", "the %s store has no candidates", s.b.Kind)
+		}
+		return do(store, standing)
+	})
+}
+
+// taken asks the server: a Goal that has a head there already is in the way.
+func (s serverSide) taken(ctx context.Context) (_ string, err error) {
+	store, err := s.f.Stores.Open(ctx, s.home(AccessUntouched))
+	if err != nil {
+		return "", err
+	}
+	defer closing(store, &err)
+	_, err = store.Load(ctx)
+	if errors.Is(err, authority.ErrMissing) {
+		return "", nil
+	}
+	if err == nil && s.b.Identity != "" { // a plan for a migration whose candidate this is
+		return "", nil
+	}
+	return "tenant " + s.b.Tenant, err
+}
+
+func (s serverSide) engage(ctx context.Context, fenceID string) error {
+	return s.f.engageInside(ctx, s.home(AccessWrite), fenceID)
+}
+
+func (s serverSide) lift(ctx context.Context, fenceID string) error {
+	return s.f.liftInside(ctx, s.home(AccessWrite), fenceID)
+}
+
+func (s serverSide) install(ctx context.Context) error {
+	return s.with(ctx, func(_ History, standing Standing) error {
+		return standing.ReleaseCandidate(ctx, s.id(), authority.Applied{Cursor: s.b.Cursor, Revision: s.b.Revision})
+	})
+}
+
+func (s serverSide) uninstall(ctx context.Context) error {
+	return s.with(ctx, func(_ History, standing Standing) error { return standing.RecallCandidate(ctx, s.id()) })
+}
+
+// setAside fences the Goal first, unless it is a candidate or fenced for a rollback.
+func (s serverSide) setAside(ctx context.Context, w *work) error {
+	return s.with(ctx, func(store History, standing Standing) error {
+		id, engaged, err := standing.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		if !engaged {
+			id = s.id()
+		}
+		_, err = store.Load(ctx)
+		if errors.Is(err, authority.ErrMissing) && !engaged {
+			return nil // there never was a candidate
+		}
+		if err == nil && !engaged && w.m.Promotion == nil {
+			if err := standing.RecallCandidate(ctx, id); err != nil {
+				return err
+			}
+		}
+		kept, err := standing.SetAside(ctx, id)
+		if err != nil {
+			return err
+		}
+		s.note(w, kept)
+		return nil
+	})
+}
+
+func (s serverSide) note(w *work, kept string) {
+	where := string(s.b.Kind) + ":" + kept
+	w.facts["quarantine"] = where
+	for _, listed := range w.m.Quarantine {
+		if listed.Where == where {
+			return
+		}
+	}
+	w.m.Quarantine = append(w.m.Quarantine, manifest.Quarantined{Kind: s.b.Kind, Identity: s.b.Identity, Where: where,
+		SHA256: s.b.LogicalDigest, Why: w.request.Command, At: s.f.now()})
+}
+
+func (s serverSide) bringBack(ctx context.Context) error {
+	return s.with(ctx, func(_ History, standing Standing) error {
+		_, err := standing.BringBack(ctx, rollbackFence(s.m))
+		if errors.Is(err, authority.ErrMissing) {
+			return nil // it never was set aside
+		}
+		return err
+	})
+}
+
+// A retired Goal stays where it is, fenced.
+func (s serverSide) retire(context.Context) error   { return nil }
+func (s serverSide) unretire(context.Context) error { return nil }
+
+// export makes the fenced source a candidate again, which takes the tail.
+func (s serverSide) export(ctx context.Context) (Ref, error) {
+	return s.home(AccessWrite), s.with(ctx, func(_ History, standing Standing) error { return standing.RecallCandidate(ctx, s.id()) })
+}
+
+func (s serverSide) reinstate(ctx context.Context, w *work) error {
+	end := w.m.Rollback.RolledBackFrom.Cursor
+	return s.with(ctx, func(store History, standing Standing) error {
+		head, err := store.Load(ctx)
+		if err != nil {
+			return err
+		}
+		if head.Cursor != end {
+			return refuse(KindUnproved, "export_short", "the source ends at cursor %s, the target at %s", head.Cursor, end)
+		}
+		return standing.ReleaseCandidate(ctx, s.id(), authority.Applied{Cursor: head.Cursor, Revision: head.Revision})
+	})
+}
+
+func (s serverSide) clean(context.Context, *work) error { return nil }
+
+// dropExport cannot take rows out of a history again, and need not: they are the
+// target's. The source is bound where it stands now, and fenced there.
+func (s serverSide) dropExport(w *work) error {
+	ctx := context.Background()
+	if err := s.engage(ctx, s.id()); err != nil {
+		return err
+	}
+	p, err := s.f.proveRef(ctx, s.home(AccessUntouched), nil)
+	if err != nil {
+		return err
+	}
+	w.m.Source = bound(w.m.Source, p)
+	return nil
+}
