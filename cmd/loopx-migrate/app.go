@@ -36,7 +36,7 @@ func (e *env) app() *cli.App {
 func (e *env) commands() []*cli.Command {
 	all := []*cli.Command{
 		e.demoCommand(), e.inspectCommand(), e.freezeCommand(), e.importCommand(), e.compareCommand(), e.promoteCommand(),
-		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.verifyCommand(), e.manifestCommand(),
+		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.exportCommand(), e.verifyCommand(), e.manifestCommand(),
 		e.versionCommand(), e.completionCommand(), e.probeWriterCommand(),
 	}
 	for _, command := range all {
@@ -58,7 +58,11 @@ func (e *env) action(run func(ctx context.Context, c *cli.Context, g globals) (*
 			ctx, cancel = context.WithTimeout(ctx, g.timeout)
 		}
 		defer cancel()
+		log, began := e.logger(g), e.now()
+		e.stores = loggedStores{e.stores, log}
+		log.Info("begins", "command", commandPath(c), "goal", g.goalID)
 		a, err := run(ctx, c, g)
+		log.Info("ends", "command", commandPath(c), "milliseconds", e.now().Sub(began).Milliseconds(), "error", err)
 		if a != nil {
 			a.Command = commandPath(c)
 			a.goal, a.color = g.goalID, g.color

@@ -101,7 +101,7 @@ func TestForeignDatabaseInTheWay(t *testing.T) {
 	expected := fixture.ExpectedGoal(t, "goal-file-v0")
 	writeFile(t, place.Selector(), fmt.Appendf(nil, `{"schema_version":"loopx_local_authority_provider_v0","provider":"file","goal_id":"harbour-crane","store_identity":%q}`, expected.StoreIdentity))
 	held := ask(t, 3, with(g, "freeze", "--to", "sqlite:")...)
-	if held.ReasonCode != "database_in_the_way" {
+	if held.ReasonCode != "target_in_the_way" {
 		t.Errorf("a selector that names file: %s", held.ReasonCode)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,12 +15,15 @@ import (
 func (e *env) verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "audit one store in full, every row and every link", ArgsUsage: "STORE",
-		Description: "STORE is a URL: file: or sqlite: for LoopX's own place, file:DIR, file:FILE.json,\nsqlite:DIR, sqlite:FILE.",
+		Description: "STORE is a URL: file: or sqlite: for LoopX's own place, file:DIR, file:FILE.json,\nsqlite:DIR, sqlite:FILE, archive:FILE.",
 		Action:      e.action(e.verify),
 	}
 }
 
 func (e *env) verify(ctx context.Context, c *cli.Context, g globals) (*answer, error) {
+	if path, named := strings.CutPrefix(c.Args().First(), archiveScheme); named {
+		return e.verifyArchive(ctx, path)
+	}
 	ref, err := e.named(g, c.Args().First())
 	if err != nil {
 		return nil, err
