@@ -59,7 +59,7 @@ func TestInteropForward(t *testing.T) {
 			after := g.list()
 			readBy(t, after, "sqlite_v0")
 			sameList(t, list, after)
-			g.fixtureReceipts(goalV0)
+			g.fixtureReceipts(goalV0, 1, 116, 231)
 			history.begins(t, g.export())
 			g.matches(history, "")
 			g.worksOn(after)

@@ -33,10 +33,13 @@ func program(t testing.TB, get func() (string, error)) string {
 	return path
 }
 
+// lockWait outlasts the 30 s that LoopX may wait under a lock of its own.
+const lockWait = "--lock-timeout=40s"
+
 // lineOf is a command line of this program for the Goal, with LoopX as its prober.
 func (g goal) lineOf(program string, words ...string) []string {
 	global := []string{program, "--runtime-root", g.runtime(), "--registry", g.registry(), "--goal-id", goalID,
-		"--loopx", installed.loopx, "--output", "json", "--lock-timeout", "40s"}
+		"--loopx", installed.loopx, "--output", "json", lockWait}
 	return append(global, words...)
 }
 
