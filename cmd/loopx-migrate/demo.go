@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/internal/faultio"
 	"github.com/loopx-project/loopx-migrate/testdata/fixtures"
@@ -142,8 +144,10 @@ func (s *story) run(ctx context.Context, r cutover.Request) (preview, done cutov
 		return preview, done, 0, err
 	}
 	r.Execute, r.PlanDigest = true, preview.PlanDigest
-	if preview.Plan.Manifest.IsZero() {
-		r.Through = preview.Plan.Source.Cursor
+	if i := slices.Index(preview.Next, "--through"); i >= 0 {
+		if r.Through, err = authority.ParseCursor(preview.Next[i+1]); err != nil {
+			return preview, done, 0, err
+		}
 	}
 	done, err = s.flow.Run(ctx, r)
 	return preview, done, s.e.now().Sub(began), err

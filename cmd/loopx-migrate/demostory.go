@@ -12,10 +12,10 @@ import (
 
 // tellAll is the story, in the order of events.
 func (s *story) tellAll(ctx context.Context) error {
-	if err := s.say("A disposable copy of a real LoopX Goal moves from its file journal to SQLite.\n\n"); err != nil {
+	if err := s.say("A disposable copy of a real LoopX Goal moves from its file journal to SQLite,\nworks on there, and goes back with everything it got.\n\n"); err != nil {
 		return err
 	}
-	for _, chapter := range []func(context.Context) error{s.inspect, s.freeze, s.copyHistory, s.compare, s.promote, s.work, s.verify, s.end} {
+	for _, chapter := range []func(context.Context) error{s.inspect, s.freeze, s.copyHistory, s.compare, s.promote, s.work, s.verify, s.status, s.rollback, s.end} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (s *story) verify(ctx context.Context) error {
 		map[string]any{"retained_prefix": prefix.String(), "later_rows": later, "steps_proved": proof.Steps})
 }
 
-func (s *story) end(ctx context.Context) error {
+func (s *story) status(ctx context.Context) error {
 	began := s.e.now()
 	status, err := s.flow.Status(ctx)
 	if err != nil {
@@ -145,9 +145,38 @@ func (s *story) end(ctx context.Context) error {
 	if err := unsound(status); err != nil {
 		return err
 	}
-	return s.tell("status", "status", fmt.Sprintf("Phase %s. Authority: %s (%s). The retired journal is kept, and nobody has written to it.\nThe whole story took %.1f s.",
-		status.State, status.Verdict.Kind, status.Verdict.Row, s.e.now().Sub(s.began).Round(100*time.Millisecond).Seconds()), s.e.now().Sub(began),
+	return s.tell("status", "status", fmt.Sprintf("Phase %s. Authority: %s (%s). The retired journal is kept, and nobody has written to it.",
+		status.State, status.Verdict.Kind, status.Verdict.Row), s.e.now().Sub(began),
 		map[string]any{"state": status.State, "authority": status.Verdict.Kind, "tripwires": len(status.Tripped)})
+}
+
+// rollback goes the way back, as one who changed his mind would.
+func (s *story) rollback(ctx context.Context) error {
+	_, done, took, err := s.run(ctx, cutover.Request{Command: cutover.CommandRollback})
+	if err != nil {
+		return err
+	}
+	return s.tell("rollback", "rollback", "The way back is no restored snapshot: the database was fenced inside itself, the transactions that only it had were appended to the "+
+		"journal's own lineage (" + done.Facts["exported_transactions"] + " of them), both sides were compared in full, and only then the journal was the authority again. The database is kept, in quarantine.", took,
+		map[string]any{"facts": done.Facts})
+}
+
+func (s *story) end(ctx context.Context) error {
+	began := s.e.now()
+	seen, err := s.flow.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := standsAgainst(&answer{}, seen); err != nil {
+		return err
+	}
+	if len(seen.Stores) != 1 {
+		return fmt.Errorf("after the way back the goal has %d stores and should have one", len(seen.Stores))
+	}
+	l := seen.Stores[0].Lineage
+	return s.tell("inspect", "inspect", fmt.Sprintf("The authority is the file journal again (%s), with %d transactions and %d receipts: not one was lost, not one invented.\nThe whole story took %.1f s.",
+		seen.Verdict.Row, l.Transactions, l.Receipts, s.e.now().Sub(s.began).Round(100*time.Millisecond).Seconds()), s.e.now().Sub(began),
+		map[string]any{"transactions": l.Transactions, "receipts": l.Receipts, "logical_digest": l.Logical, "authority": seen.Verdict.Kind})
 }
 
 func short(digest string) string { return digest[:min(12, len(digest))] }

@@ -21,10 +21,20 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/sc
 
 // TestMain lets the test binary be the program: in scripts, and as a process of its own.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tidied{m}, map[string]func(){
 		"loopx-migrate": main,
 		"normal":        func() { os.Exit(normal()) },
 	})
+}
+
+// tidied removes what the tests share when all have run.
+type tidied struct{ m *testing.M }
+
+// Run runs the tests.
+func (t tidied) Run() int {
+	status := t.m.Run()
+	removeFaulty()
+	return status
 }
 
 // TestScripts runs testdata/script. Their commands beside testscript's own:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
@@ -283,7 +284,7 @@ func fit(head []string, rows [][]string, whole, each int) ([]string, [][]string)
 	for _, cells := range append([][]string{head}, rows...) {
 		for column, cell := range cells {
 			if column == len(widths) {
-				widths = append(widths, 1)
+				widths = append(widths, 2) // a wide rune needs as much
 			}
 			widths[column] = max(widths[column], twwidth.Width(cell))
 		}
@@ -304,7 +305,7 @@ func fit(head []string, rows [][]string, whole, each int) ([]string, [][]string)
 	wrapped := func(cells []string) []string {
 		narrow := make([]string, len(cells))
 		for column, cell := range cells {
-			narrow[column] = wrap(cell, max(widths[column], 1))
+			narrow[column] = wrap(cell, widths[column])
 		}
 		return narrow
 	}
@@ -323,9 +324,9 @@ func wrap(text string, limit int) string {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		for twwidth.Width(word) > limit {
-			cut := min(limit, len([]rune(word)))
-			lines = append(lines, strings.TrimSpace(line), string([]rune(word)[:cut]))
-			line, word = "", string([]rune(word)[cut:])
+			piece := fitting(word, limit)
+			lines = append(lines, line, piece)
+			line, word = "", word[len(piece):]
 		}
 		if line != "" && twwidth.Width(line)+1+twwidth.Width(word) > limit {
 			lines, line = append(lines, line), word
@@ -341,6 +342,19 @@ func wrap(text string, limit int) string {
 		}
 	}
 	return strings.Join(kept, "\n")
+}
+
+// fitting is the beginning of a word that is at most limit wide, and at least one rune.
+func fitting(word string, limit int) string {
+	end := 0
+	for end < len(word) {
+		_, size := utf8.DecodeRuneInString(word[end:])
+		if end > 0 && twwidth.Width(word[:end+size]) > limit {
+			break
+		}
+		end += size
+	}
+	return word[:end]
 }
 
 const (
