@@ -45,9 +45,7 @@ func NewProxy(t testing.TB, c *Cluster, fate func(n int) Fate) *Proxy {
 	p := &Proxy{listener: listener, server: "127.0.0.1:" + strconv.Itoa(c.port), fate: fate, open: map[net.Conn]bool{}}
 	p.wait.Go(p.serve)
 	t.Cleanup(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
+		p.Close()
 		p.CutAll()
 		p.wait.Wait()
 	})
@@ -211,4 +209,9 @@ func nextMessage(from io.Reader, typed bool) ([]byte, error) {
 	message = append(message, make([]byte, max(rest, 0))...)
 	_, err := io.ReadFull(from, message[head:])
 	return message, err
+}
+
+// Close stops listening, so that no new connection reaches the server this way.
+func (p *Proxy) Close() {
+	_ = p.listener.Close() // it may be closed already
 }

@@ -59,13 +59,14 @@ func asAdmin(t testing.TB, s *Store) *pgx.Conn {
 	return conn
 }
 
-// contents is everything the database holds of a Goal, also where the store does not look.
+// contents is everything the database holds of a Goal, also where the store does not
+// look, but for the time when its fence was turned.
 func contents(t testing.TB, store authority.Store) (all string) {
 	t.Helper()
 	conn := asAdmin(t, store.(*Store))
 	for _, table := range []string{"authority_heads", "authority_commits", "authority_events", "authority_receipts", "loopx_migrate_seals", "loopx_migrate_fences"} {
 		var text *string
-		err := conn.QueryRow(context.Background(), "SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM loopx_control_plane."+table+
+		err := conn.QueryRow(context.Background(), "SELECT string_agg((to_jsonb(t) - 'changed_at')::text, E'\n' ORDER BY t::text) FROM loopx_control_plane."+table+
 			" AS t WHERE t.goal_id = $1", store.GoalID()).Scan(&text)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			t.Fatal(err)
