@@ -221,7 +221,11 @@ func sameRows(t *testing.T, dir, database string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer copied.Close()
+	defer func() {
+		if err := copied.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	page, err := copied.Scan(t.Context(), 1, 1)
 	if err != nil || len(page.Transactions) != 1 || !page.HasMore || page.Next != 2 {
 		t.Fatalf("scan after 1, limit 1: %+v, %v", page, err)

@@ -26,24 +26,24 @@ func (e *env) manifestCommand() *cli.Command {
 }
 
 // record loads the manifest of the Goal; one is needed.
-func (e *env) record(g globals) (*manifest.Manifest, *cutover.Flow, error) {
+func (e *env) record(g globals) (*manifest.Manifest, error) {
 	flow, _, err := e.flow(g)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	snap, err := flow.Folder.Load()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if snap.Manifest == nil {
-		return nil, nil, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "manifest_missing", Next: []string{"status"},
+		return nil, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "manifest_missing", Next: []string{"status"},
 			Sentence: "this goal was never migrated by this tool: there is no record"}
 	}
-	return snap.Manifest, flow, nil
+	return snap.Manifest, nil
 }
 
 func (e *env) manifestShow(_ context.Context, _ *cli.Context, g globals) (*answer, error) {
-	m, _, err := e.record(g)
+	m, err := e.record(g)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (e *env) manifestVerify(ctx context.Context, _ *cli.Context, g globals) (*a
 // manifestExport prints canonical JSON as the only thing on stdout, also without
 // --output json, so that it can be kept as a file.
 func (e *env) manifestExport(_ context.Context, _ *cli.Context, g globals) (*answer, error) {
-	m, _, err := e.record(g)
+	m, err := e.record(g)
 	if err != nil {
 		return nil, err
 	}
