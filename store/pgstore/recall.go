@@ -1,0 +1,26 @@
+package pgstore
+
+import "context"
+
+// RecallCandidate makes a Goal a candidate under an id: one that is open, or fenced or a
+// candidate under the same id. From then on only the importer writes to it. A place that
+// another id holds is ReasonFenceHeld.
+func (s *Store) RecallCandidate(ctx context.Context, candidateID string) error {
+	return s.turn(ctx, "recall candidate", candidateID, nil, func(now Standing) (Standing, error) {
+		if now.State != FenceOpen && now.ID != candidateID {
+			return now, fenceHeld(now)
+		}
+		return Standing{FenceCandidate, candidateID}, nil
+	})
+}
+
+// FenceCandidateOf turns a candidate into a fenced Goal under the same id: nobody writes,
+// the importer included. Fenced already, there is nothing to do.
+func (s *Store) FenceCandidateOf(ctx context.Context, candidateID string) error {
+	return s.turn(ctx, "fence candidate", candidateID, nil, func(now Standing) (Standing, error) {
+		if now.ID != candidateID {
+			return now, fenceHeld(now)
+		}
+		return Standing{FenceEngaged, candidateID}, nil
+	})
+}
