@@ -173,6 +173,9 @@ func refusalOr(t *testing.T, err error, success answer) answer {
 	if !errors.As(err, &e) {
 		t.Fatalf("not an authority.Error: %v", err)
 	}
+	if strings.Contains(err.Error(), string(filepath.Separator)+"authority-store-") {
+		t.Errorf("a path is named: %v", err)
+	}
 	got := answer{Status: string(e.Class), ReasonCode: string(e.Reason), Reason: e.Detail}
 	if e.Class == authority.ClassConflict {
 		return answer{Status: "conflict", ConflictKind: string(e.Reason), Current: string(e.Current.Revision)}

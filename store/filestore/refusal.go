@@ -3,6 +3,9 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
@@ -83,6 +86,9 @@ func (s *Store) refuse(verb string, err error) error {
 	}
 	answer := authority.Error(*r)
 	answer.Verb, answer.Kind, answer.Goal = verb, authority.KindFile, s.options.GoalID
+	if answer.Err != nil {
+		answer.Err = &cause{answer.Err}
+	}
 	var depth *canonical.DepthError
 	switch {
 	case verb == "audit" && errors.As(answer.Err, &depth):
@@ -92,3 +98,23 @@ func (s *Store) refuse(verb string, err error) error {
 	}
 	return &answer
 }
+
+// cause is an error as it may be shared: what failed and why, and not where on
+// this host. The error itself stays within reach of errors.Is and errors.As.
+type cause struct{ err error }
+
+// Error leaves out paths.
+func (c *cause) Error() string {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(c.err, &path):
+		return fmt.Sprintf("%s: %v", path.Op, path.Err)
+	case errors.As(c.err, &link):
+		return fmt.Sprintf("%s: %v", link.Op, link.Err)
+	}
+	return c.err.Error()
+}
+
+// Unwrap returns the error itself.
+func (c *cause) Unwrap() error { return c.err }
