@@ -3,6 +3,7 @@ package cutover
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -89,6 +90,10 @@ func (f *Flow) comparison(ctx context.Context, w *work) (manifest.Verdict, error
 		Report: digest, Passed: report.Verdict == parity.Qualified, At: f.now()}, err
 }
 
+// fencedAnswers are what a writer is told behind a frozen selector: this tool's model
+// of one, and LoopX (docs/formats.md, "Answers").
+var fencedAnswers = []string{"migration_frozen", "local_authority_selector_invalid"}
+
 // probe lets a writer try, and records what it was told. A write that went through
 // is an incident: the fence does not hold.
 func (f *Flow) probe(ctx context.Context, w *work, arm authority.Kind) error {
@@ -98,13 +103,14 @@ func (f *Flow) probe(ctx context.Context, w *work, arm authority.Kind) error {
 	}
 	w.m.Fence.Probes = append(w.m.Fence.Probes, found)
 	w.facts["probe"] = found.By + ": " + found.Answer
+	if found.Refused && !slices.Contains(fencedAnswers, found.Answer) {
+		return errors.Join(f.save(w), refuse(KindUnproved, "probe_inconclusive",
+			"a writer's try was refused for another reason than this fence: %s", found.Answer))
+	}
 	if !found.Refused {
 		w.m.Incidents = append(w.m.Incidents, manifest.Incident{Code: "fence_does_not_hold", Cursor: w.m.Source.Cursor, Detail: "a writer's try went through behind the fence", At: f.now()})
 		return errors.Join(f.save(w), refuse(KindUnproved, "fence_does_not_hold", "a writer's try went through behind the fence"))
 	}
-	w.facts["fence_id"] = w.m.Fence.ID
-	w.facts["cursor"] = w.m.Source.Cursor.String()
-	w.facts["logical_digest"] = w.m.Source.LogicalDigest.String()
 	return nil
 }
 

@@ -62,7 +62,13 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 	if err := w.unlock(); err != nil {
 		return err
 	}
-	return f.probe(ctx, w, w.m.Source.Kind)
+	if err := f.probe(ctx, w, w.m.Source.Kind); err != nil {
+		return err
+	}
+	w.facts["fence_id"] = w.m.Fence.ID
+	w.facts["cursor"] = w.m.Source.Cursor.String()
+	w.facts["logical_digest"] = w.m.Source.LogicalDigest.String()
+	return nil
 }
 
 // importHistory copies the source's history into the candidate and proves the

@@ -38,6 +38,7 @@ type Ref struct {
 	// Tenant and CandidateID name a Goal in a database server, and the candidate it may be.
 	Tenant      string
 	CandidateID string
+	Server      string // URL without a password
 	Access      Access
 }
 
@@ -55,6 +56,8 @@ type Stores interface {
 	Candidate(ctx context.Context, ref Ref) (bootstrap.Candidate, error)
 	// Settle brings a database into one file that can be moved: no log beside it has content.
 	Settle(ctx context.Context, ref Ref) error
+	// Unholdable names what a store of that kind cannot hold exactly of one transaction.
+	Unholdable(ref Ref, row authority.Row) authority.Findings
 	// Suits refuses a place whose file system lacks what durability needs.
 	Suits(dir string) error
 }
@@ -75,6 +78,8 @@ type Flow struct {
 	LockWait  time.Duration
 	// Registration is what the registry says of the Goal; empty without a registry.
 	Registration fence.Registration
+	// Server is the URL of a database server as it was given now, without a password.
+	Server string
 }
 
 // Progress is one sign of life of long work.
@@ -133,10 +138,27 @@ func (f *Flow) ref(kind authority.Kind, access Access) Ref {
 	return r
 }
 
+// server is the URL of the database server, without a password: as it was given, or
+// as a migration remembered it for this host.
+func (f *Flow) server() (string, error) {
+	if f.Server != "" {
+		return f.Server, nil
+	}
+	host, err := f.Folder.LoadHost()
+	return host.Postgres, err
+}
+
 // observe reads fence, selector and places, fresh.
 func (f *Flow) observe(ctx context.Context) (fence.Observation, error) {
-	return fence.Observe(ctx, f.Place, func(ctx context.Context, kind authority.Kind) (_ authority.Identity, err error) {
-		store, err := f.Stores.Open(ctx, f.ref(kind, AccessUntouched))
+	return fence.Observe(ctx, f.Place, func(ctx context.Context, selected fence.Selection) (_ authority.Identity, err error) {
+		ref := f.ref(selected.Provider, AccessUntouched)
+		if selected.Provider == authority.KindPostgreSQL {
+			ref.Tenant = selected.TenantID
+			if ref.Server, err = f.server(); err != nil {
+				return "", err
+			}
+		}
+		store, err := f.Stores.Open(ctx, ref)
 		if err != nil {
 			return "", err
 		}

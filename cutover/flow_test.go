@@ -54,7 +54,9 @@ type seesFrozen struct {
 }
 
 func (p seesFrozen) Probe(ctx context.Context) (manifest.Probe, error) {
-	o, err := fence.Observe(ctx, p.place, nil)
+	o, err := fence.Observe(ctx, p.place, func(context.Context, fence.Selection) (authority.Identity, error) {
+		return "", errors.New("the model looks no further than the selector")
+	})
 	v := o.Authority()
 	return manifest.Probe{By: "model", Arm: string(p.arm), Refused: v.Blocked, Answer: v.Reason, At: time.Now().UTC()}, err
 }
@@ -130,8 +132,11 @@ func (r *rig) authority(kind authority.Kind) {
 func (r *rig) open(kind authority.Kind, access cutover.Access) cutover.History {
 	r.Helper()
 	ref := cutover.Ref{Kind: kind, Goal: goal, Path: r.flow.Place.Journal(), IdentityFile: r.flow.Place.StoreIdentity(), Access: access}
-	if kind == authority.KindSQLite {
+	switch kind {
+	case authority.KindSQLite:
 		ref.Path = r.flow.Place.Database()
+	case authority.KindPostgreSQL:
+		ref = cutover.Ref{Kind: kind, Goal: goal, Server: r.flow.Server, Tenant: tenant, Access: access}
 	}
 	s, err := r.flow.Stores.Open(context.Background(), ref)
 	if err != nil {

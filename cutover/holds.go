@@ -14,8 +14,19 @@ import (
 // canonical request (docs/formats.md, "Limits").
 const capacity = 16 << 20
 
-// unholdable names what SQLite cannot hold of one transaction.
-func unholdable(row authority.Row) []Hold {
+// unholdable names what the target cannot hold exactly of one transaction.
+func (f *Flow) unholdable(target PlanSide, row authority.Row) []Hold {
+	if target.Kind == authority.KindSQLite {
+		return unholdableInSQLite(row)
+	}
+	var holds []Hold
+	for _, found := range f.Stores.Unholdable(Ref{Kind: target.Kind, Goal: f.Place.GoalID(), Tenant: target.Tenant}, row) {
+		holds = append(holds, Hold{Code: found.Code, Record: row.OperationID, Cursor: found.Cursor, Detail: found.Field + ": " + found.Detail})
+	}
+	return holds
+}
+
+func unholdableInSQLite(row authority.Row) []Hold {
 	var holds []Hold
 	if bytes.ContainsAny([]byte(row.OperationID), "\xed") && loneSurrogate(row.OperationID) {
 		holds = append(holds, Hold{Code: "operation_id_not_unicode", Record: fmt.Sprintf("%q", row.OperationID), Cursor: row.Cursor,

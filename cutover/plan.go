@@ -15,10 +15,23 @@ const PlanSchema = "loopx_migrate_plan_v1"
 // Target is where a migration goes.
 type Target struct {
 	Kind authority.Kind `json:"kind"`
-	// Path is a store elsewhere, absolute; empty for LoopX's own place. It is never
-	// part of a plan or a manifest.
+	// Path is a store elsewhere, absolute, or a server's URL without a password; empty
+	// for LoopX's own place. It is never part of a plan or a manifest.
 	Path string `json:"-"`
+	// Tenant is the tenant in a database server.
+	Tenant string `json:"tenant_id,omitempty"`
 }
+
+// url is the target as --to names it.
+func (t Target) url() string {
+	if t.Kind == authority.KindPostgreSQL {
+		return t.Path
+	}
+	return string(t.Kind) + ":" + t.Path
+}
+
+// elsewhere reports whether the target is outside the places LoopX looks at.
+func (t Target) elsewhere() bool { return t.Path != "" && t.Kind != authority.KindPostgreSQL }
 
 // Plan is what a command would do. The preview shows it, the execution does it, and
 // its digest is its name. Over a live source it binds the place (N, r) that the

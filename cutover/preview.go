@@ -25,7 +25,7 @@ func (f *Flow) newPlan(now seen, r Request) Plan {
 	p.Phase = manifest.PhaseNone
 	p.MigrationID = mint(p.GoalID, r.OperationID)
 	p.Source = PlanSide{Kind: now.verdict.Kind}
-	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Elsewhere: r.To.Path != ""}
+	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Tenant: r.To.Tenant, Elsewhere: r.To.elsewhere()}
 	return p
 }
 
@@ -41,12 +41,16 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	if err := supported(now, p); err != nil {
 		return p, err
 	}
-	found, err := f.proveLive(ctx, now.verdict.Kind, r.Through)
+	p, err := f.targetIdentity(ctx, p)
+	if err != nil {
+		return p, err
+	}
+	found, err := f.proveLive(ctx, f.liveSide(now), p.Target, r.Through)
 	if err != nil {
 		return p, err
 	}
 	p.source = &found.proof
-	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Cursor: found.at.Cursor, Revision: found.at.Revision}
+	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Tenant: f.liveSide(now).Tenant, Cursor: found.at.Cursor, Revision: found.at.Revision}
 	holds, err := f.holds(ctx, now, p, found)
 	if err != nil {
 		return p, err
@@ -64,13 +68,42 @@ func supported(now seen, p Plan) error {
 		return refusal
 	case p.Target.Kind == "":
 		return refuse(KindUsage, "target_required", "%s needs --to (for example --to sqlite:)", p.Command)
-	case now.verdict.Kind != authority.KindFile || p.Target.Kind != authority.KindSQLite:
-		return refuse(KindRefused, "pair_not_supported", "the authority is the %s store; this build moves file to sqlite, not %s to %s",
-			now.verdict.Kind, now.verdict.Kind, p.Target.Kind)
+	case now.verdict.Kind == p.Target.Kind:
+		return refuse(KindRefused, "already_authority", "the %s store is the authority already", p.Target.Kind)
+	case now.verdict.Kind == authority.KindLegacy || p.Target.Kind == authority.KindFile:
+		return refuse(KindRefused, "pair_not_supported", "this build does not move %s to %s", now.verdict.Kind, p.Target.Kind)
 	case p.Target.Elsewhere && p.Command == CommandFreeze:
 		return refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
 	}
 	return nil
+}
+
+// liveSide is the authority as it stands.
+func (f *Flow) liveSide(now seen) manifest.Binding {
+	live := manifest.Binding{Kind: now.verdict.Kind, Identity: now.verdict.Identity}
+	if s := now.observation.Selector.Selection; s != nil {
+		live.Tenant = s.TenantID
+	}
+	return live
+}
+
+// targetIdentity asks a database server for its identity, which all its Goals share.
+// A target that is a file gets the identity of its own that the plan minted.
+func (f *Flow) targetIdentity(ctx context.Context, p Plan) (_ Plan, err error) {
+	if p.Target.Kind != authority.KindPostgreSQL {
+		return p, nil
+	}
+	if p.Target.Tenant == "" {
+		return p, refuse(KindUsage, "tenant_required", "a PostgreSQL target needs --tenant: without one every table looks empty")
+	}
+	ref := f.side(&manifest.Manifest{}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).home(AccessUntouched)
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return p, err
+	}
+	defer closing(store, &err)
+	p.Target.Identity, err = store.Identity(ctx)
+	return p, err
 }
 
 // liveSource is a source that was proved while it is live.
@@ -83,8 +116,8 @@ type liveSource struct {
 
 // proveLive audits the source and finds the revision at the bound cursor, which is
 // the end of the history when none is bound yet.
-func (f *Flow) proveLive(ctx context.Context, kind authority.Kind, through authority.Cursor) (found liveSource, err error) {
-	store, err := f.Stores.Open(ctx, f.ref(kind, AccessUntouched))
+func (f *Flow) proveLive(ctx context.Context, live manifest.Binding, target PlanSide, through authority.Cursor) (found liveSource, err error) {
+	store, err := f.Stores.Open(ctx, f.side(&manifest.Manifest{}, live).home(AccessUntouched))
 	if err != nil {
 		return found, err
 	}
@@ -93,7 +126,7 @@ func (f *Flow) proveLive(ctx context.Context, kind authority.Kind, through autho
 		if row.Cursor == through {
 			found.at = authority.Bookmark{Cursor: row.Cursor, Revision: row.Revision}
 		}
-		found.oversized = append(found.oversized, unholdable(row)...)
+		found.oversized = append(found.oversized, f.unholdable(target, row)...)
 		found.head = append(found.head[:0], row.Projection...)
 		return nil
 	})
@@ -233,7 +266,10 @@ func originalState(s manifest.Selector) string {
 func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	line := []string{r.Command}
 	if r.To.Kind != "" {
-		line = append(line, "--to", string(r.To.Kind)+":"+r.To.Path)
+		line = append(line, "--to", r.To.url())
+	}
+	if r.To.Tenant != "" {
+		line = append(line, "--tenant", r.To.Tenant)
 	}
 	for _, a := range r.Accept {
 		line = append(line, "--accept", a.Hold+":"+a.Record, "--owner", a.Owner, "--reason", a.Reason)
@@ -276,8 +312,8 @@ func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([
 		holds = append(holds, Hold{Code: "target_in_the_way", Record: taken,
 			Detail: "a store stands at the target's place already; nothing is ever overwritten"})
 	}
-	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePromoted {
-		holds = append(holds, Hold{Code: "migration_promoted", Record: m.MigrationID, Detail: "the last migration of this goal is promoted; roll it back or move on from its target"})
+	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePromoted && now.verdict.Identity != m.Target.Identity {
+		holds = append(holds, Hold{Code: "migration_promoted", Record: m.MigrationID, Detail: "the last migration of this goal was promoted, and another store is the authority now"})
 	}
 	need := 3 * uint64(max(found.lineage.Bytes, 1<<20))
 	free, err := freeSpace(f.Folder.Dir())
@@ -290,6 +326,10 @@ func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([
 	}
 	if err := f.Stores.Suits(nearest(f.Folder.Dir())); err != nil {
 		holds = append(holds, Hold{Code: "file_system_unsuitable", Record: f.Place.Rel(f.Folder.Dir()), Detail: firstLine(err)})
+	}
+	if p.Target.Kind == authority.KindPostgreSQL {
+		holds = append(holds, Hold{Code: "needs_service_runtime", Record: p.Target.Tenant, Acceptable: true,
+			Detail: "LoopX's plain command line cannot open PostgreSQL; the goal then needs LoopX's service runtime"})
 	}
 	around, err := f.around()
 	if err != nil {

@@ -79,18 +79,8 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	if err := f.save(w); err != nil {
 		return err
 	}
-	return f.probeRollback(ctx, w)
-}
-
-func (f *Flow) probeRollback(ctx context.Context, w *work) error {
-	found, err := f.Probes(w.m.Target.Kind).Probe(ctx)
-	if err != nil {
+	if err := f.probe(ctx, w, w.m.Target.Kind); err != nil {
 		return err
-	}
-	w.m.Fence.Probes = append(w.m.Fence.Probes, found)
-	w.facts["probe"] = found.By + ": " + found.Answer
-	if !found.Refused {
-		return refuse(KindUnproved, "fence_does_not_hold", "a writer's try went through behind the fence")
 	}
 	return f.save(w)
 }

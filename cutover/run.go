@@ -310,10 +310,10 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 	if w.m == nil || w.m.MigrationID != plan.MigrationID {
 		w.m = &manifest.Manifest{
 			SchemaVersion: manifest.SchemaVersion, MigrationID: plan.MigrationID, GoalID: plan.GoalID, Phase: manifest.PhasePlanned,
-			Source: manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity},
-			Target: manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Elsewhere: plan.Target.Elsewhere},
+			Source: manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity, Tenant: plan.Source.Tenant},
+			Target: manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Tenant: plan.Target.Tenant, Elsewhere: plan.Target.Elsewhere},
 		}
-		if err := f.rememberHost(w.m.MigrationID, w.request.To.Path); err != nil {
+		if err := f.rememberHost(w.m.MigrationID, w.request.To); err != nil {
 			return err
 		}
 	}
@@ -323,17 +323,20 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 	return f.save(w)
 }
 
-func (f *Flow) rememberHost(migration, elsewhere string) error {
+func (f *Flow) rememberHost(migration string, to Target) error {
 	host, err := f.Folder.LoadHost()
 	if err != nil {
 		return err
 	}
 	host.RuntimeRoot = f.Place.Root()
-	if elsewhere != "" {
+	if to.elsewhere() {
 		if host.Targets == nil {
 			host.Targets = map[string]string{}
 		}
-		host.Targets[migration] = elsewhere
+		host.Targets[migration] = to.Path
+	}
+	if f.Server != "" {
+		host.Postgres = f.Server
 	}
 	return f.Folder.SaveHost(host)
 }
@@ -437,7 +440,7 @@ func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 		return manifest.Command{}, authority.Digest{}, refuse(KindUsage, "plan_required",
 			"--execute needs --operation-id and --plan-digest of a preview; run %s without --execute first", r.Command)
 	}
-	arguments := map[string]string{"plan": r.PlanDigest, "to": string(r.To.Kind), "through": strconv.FormatUint(uint64(r.Through), 10)}
+	arguments := map[string]string{"plan": r.PlanDigest, "to": string(r.To.Kind), "tenant": r.To.Tenant, "through": strconv.FormatUint(uint64(r.Through), 10)}
 	if r.MaxStall != 0 {
 		arguments["max_stall"] = r.MaxStall.String()
 	}

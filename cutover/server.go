@@ -17,6 +17,8 @@ type Standing interface {
 	// RecallCandidate makes a Goal that is fenced or released under an id a candidate of
 	// that id again: only the importer writes.
 	RecallCandidate(ctx context.Context, candidateID string) error
+	// FenceCandidateOf makes a candidate a fenced Goal under the same id.
+	FenceCandidateOf(ctx context.Context, candidateID string) error
 	// SetAside moves the Goal into the quarantine of the database, BringBack out of it.
 	SetAside(ctx context.Context, fenceID string) (string, error)
 	BringBack(ctx context.Context, quarantineID string) (string, error)
@@ -28,7 +30,11 @@ type serverSide struct{ fileSide }
 func (s serverSide) id() string { return "loopx-migrate:" + s.m.MigrationID }
 
 func (s serverSide) home(access Access) Ref {
-	return Ref{Kind: s.b.Kind, Goal: s.f.Place.GoalID(), Tenant: s.b.Tenant, Identity: s.b.Identity, CandidateID: s.id(), Access: access}
+	server, err := s.f.server()
+	if err != nil {
+		server = "" // the opener then says that no server is known
+	}
+	return Ref{Kind: s.b.Kind, Goal: s.f.Place.GoalID(), Server: server, Tenant: s.b.Tenant, Identity: s.b.Identity, CandidateID: s.id(), Access: access}
 }
 
 func (s serverSide) now(access Access) (Ref, error)       { return s.home(access), nil }
@@ -120,11 +126,11 @@ func (s serverSide) note(w *work, kept string) {
 }
 
 func (s serverSide) bringBack(ctx context.Context) error {
-	return s.with(ctx, func(_ History, standing Standing) error {
-		_, err := standing.BringBack(ctx, rollbackFence(s.m))
-		if errors.Is(err, authority.ErrMissing) {
-			return nil // it never was set aside
+	return s.with(ctx, func(store History, standing Standing) error {
+		if _, err := store.Load(ctx); !errors.Is(err, authority.ErrMissing) {
+			return err // it was brought back, or never was set aside
 		}
+		_, err := standing.BringBack(ctx, rollbackFence(s.m))
 		return err
 	})
 }
@@ -156,9 +162,9 @@ func (s serverSide) clean(context.Context, *work) error { return nil }
 
 // dropExport cannot take rows out of a history again, and need not: they are the
 // target's. The source is bound where it stands now, and fenced there.
-func (s serverSide) dropExport(w *work) error {
-	ctx := context.Background()
-	if err := s.engage(ctx, s.id()); err != nil {
+func (s serverSide) dropExport(ctx context.Context, w *work) error {
+	err := s.with(ctx, func(_ History, standing Standing) error { return standing.FenceCandidateOf(ctx, s.id()) })
+	if err != nil {
 		return err
 	}
 	p, err := s.f.proveRef(ctx, s.home(AccessUntouched), nil)

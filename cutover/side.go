@@ -47,7 +47,7 @@ type side interface {
 	// clean sets aside what a rollback left of the source beside itself.
 	clean(ctx context.Context, w *work) error
 	// dropExport sets an export aside, wherever it is.
-	dropExport(w *work) error
+	dropExport(ctx context.Context, w *work) error
 }
 
 func (f *Flow) source(m *manifest.Manifest) side { return f.side(m, m.Source) }
@@ -261,7 +261,7 @@ func (s fileSide) clean(_ context.Context, w *work) error {
 }
 
 // dropExport sets an export aside. One that was at home is the source's home again empty.
-func (s fileSide) dropExport(w *work) error {
+func (s fileSide) dropExport(_ context.Context, w *work) error {
 	aside := s.quarantined("export-" + w.request.OperationID + "-")
 	there, err := exists(s.exported())
 	if err != nil {

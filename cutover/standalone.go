@@ -59,7 +59,7 @@ func (f *Flow) planAlone(ctx context.Context, r Request, from, to Ref) (Plan, er
 		if row.Cursor == r.Through {
 			p.Source.Cursor, p.Source.Revision = row.Cursor, row.Revision
 		}
-		p.Holds = append(p.Holds, unholdable(row)...)
+		p.Holds = append(p.Holds, unholdableInSQLite(row)...)
 		return nil
 	})
 	if err := errors.Join(err, source.Close()); err != nil {

@@ -20,7 +20,7 @@ func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, err
 	if now.verdict.Identity != m.Target.Identity {
 		return p, refuse(KindUnproved, "target_not_authority", "the target of this migration is not the authority: %s", now.verdict.Row)
 	}
-	found, err := f.proveLive(ctx, m.Target.Kind, r.Through)
+	found, err := f.proveLive(ctx, m.Target, PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant}, r.Through)
 	if err != nil {
 		return p, err
 	}
@@ -107,7 +107,7 @@ func (f *Flow) undoRollback(ctx context.Context, w *work) error {
 // targetBack undoes every move of a rollback and lifts the fence inside the target.
 func (f *Flow) targetBack(ctx context.Context, w *work) error {
 	if w.m.Phase == manifest.PhaseExported {
-		if err := f.source(w.m).dropExport(w); err != nil {
+		if err := f.source(w.m).dropExport(ctx, w); err != nil {
 			return err
 		}
 	}

@@ -212,6 +212,8 @@ type failing struct{ err error }
 
 func (p failing) Probe(context.Context) (manifest.Probe, error) { return manifest.Probe{}, p.err }
 
+func broken(authority.Kind) fence.Prober { return failing{errors.New("no process")} }
+
 // A rollback that died behind the fence can be taken back: the target is the
 // authority again and takes commits, and a later rollback carries them.
 func TestUndoOfARollback(t *testing.T) {
@@ -219,7 +221,7 @@ func TestUndoOfARollback(t *testing.T) {
 	r.forward()
 	r.commits(authority.KindSQLite, "before", 2)
 	good := r.flow.Probes
-	r.flow.Probes = func(authority.Kind) fence.Prober { return failing{errors.New("no process")} }
+	r.flow.Probes = broken
 	if _, err := r.try(onlyRollback()); cutover.AsRefusal(err).Kind != cutover.KindUnproved {
 		t.Fatalf("a rollback without a probe: %v", err)
 	}
@@ -254,7 +256,7 @@ func TestResumeFinishesARollback(t *testing.T) {
 	r.forward()
 	r.commits(authority.KindSQLite, "x", 1)
 	good := r.flow.Probes
-	r.flow.Probes = func(authority.Kind) fence.Prober { return failing{errors.New("no process")} }
+	r.flow.Probes = broken
 	if _, err := r.try(onlyRollback()); err == nil {
 		t.Fatal("a rollback without a probe went through")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 	"github.com/loopx-project/loopx-migrate/internal/lockfile"
+	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 	"github.com/loopx-project/loopx-migrate/store"
 )
 
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(pgtest.Main(m))
 }
 
 // writeUntilClosed commits through LoopX's protocol, one small transaction after the
@@ -76,8 +77,8 @@ func writeOnce(place authority.Place, id string) (err error) {
 		authority.KindFile:   {Kind: authority.KindFile, Goal: goal, Path: place.Journal(), IdentityFile: place.StoreIdentity(), Access: cutover.AccessWrite},
 		authority.KindSQLite: {Kind: authority.KindSQLite, Goal: goal, Path: place.Database(), Access: cutover.AccessWrite},
 	}
-	observed, err := fence.Observe(ctx, place, func(ctx context.Context, kind authority.Kind) (authority.Identity, error) {
-		s, err := opener.Open(ctx, refs[kind])
+	observed, err := fence.Observe(ctx, place, func(ctx context.Context, selected fence.Selection) (authority.Identity, error) {
+		s, err := opener.Open(ctx, refs[selected.Provider])
 		if err != nil {
 			return "", err
 		}

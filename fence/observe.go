@@ -22,9 +22,9 @@ type Observation struct {
 	SelectedErr error
 }
 
-// Identities asks the store of a kind at LoopX's own place for its identity. A
+// Identities asks the store that a selection names for its identity. A
 // missing store is authority.ErrMissing or ErrUnavailable.
-type Identities func(ctx context.Context, kind authority.Kind) (authority.Identity, error)
+type Identities func(ctx context.Context, selected Selection) (authority.Identity, error)
 
 // Observe reads fence, selector and places. It changes nothing.
 func Observe(ctx context.Context, place authority.Place, identities Identities) (Observation, error) {
@@ -39,7 +39,7 @@ func Observe(ctx context.Context, place authority.Place, identities Identities) 
 	o.WriterFence = ReadWriterFence(place)
 	o.Selector = ReadSelector(place)
 	if o.Selector.State == SelectorSelection {
-		o.Selected, o.SelectedErr = identities(ctx, o.Selector.Selection.Provider)
+		o.Selected, o.SelectedErr = identities(ctx, *o.Selector.Selection)
 	}
 	return o, nil
 }

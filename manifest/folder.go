@@ -134,7 +134,8 @@ type Host struct {
 	SchemaVersion string            `json:"schema_version"` // loopx_migrate_host_v1
 	RuntimeRoot   string            `json:"runtime_root"`
 	Registry      string            `json:"registry,omitempty"`
-	Targets       map[string]string `json:"targets,omitempty"` // migration id to a store elsewhere
+	Targets       map[string]string `json:"targets,omitempty"`  // migration id to a store elsewhere
+	Postgres      string            `json:"postgres,omitempty"` // URL of the server, without a password
 }
 
 // LoadHost reads host.json; a Goal that was never migrated has an empty one.

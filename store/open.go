@@ -10,6 +10,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/bootstrap"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/store/filestore"
+	"github.com/loopx-project/loopx-migrate/store/pgstore"
 	"github.com/loopx-project/loopx-migrate/store/sqlitestore"
 )
 
@@ -24,6 +25,45 @@ type Opener struct {
 
 var _ cutover.Stores = Opener{}
 
+func (o Opener) postgres(ref cutover.Ref) (cutover.History, error) {
+	if ref.Server == "" {
+		return nil, &cutover.Refusal{Kind: cutover.KindUsage, Reason: "server_required",
+			Sentence: "no PostgreSQL server is known: give --postgres postgres://HOST/DATABASE, without a password"}
+	}
+	options := pgstore.Options{Server: pgstore.Server{DSN: ref.Server, LockWait: o.Wait}, Tenant: ref.Tenant, GoalID: ref.Goal, ExpectedIdentity: ref.Identity}
+	if ref.Access == cutover.AccessWrite {
+		options.Mode = pgstore.ReadWrite
+	}
+	store, err := pgstore.Open(options)
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+func (o Opener) postgresCandidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candidate, error) {
+	options := pgstore.CandidateOptions{Server: pgstore.Server{DSN: ref.Server, LockWait: o.Wait}, Tenant: ref.Tenant, GoalID: ref.Goal,
+		Identity: ref.Identity, CandidateID: ref.CandidateID}
+	candidate, err := pgstore.OpenCandidate(ctx, options)
+	// A place that is fenced still, since its goal was set aside, is free to a candidate.
+	if _, reason := authority.ReasonOf(err); errors.Is(err, authority.ErrMissing) || reason == pgstore.ReasonFenceHeld {
+		candidate, err = pgstore.CreateCandidate(ctx, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return candidate, nil
+}
+
+// Unholdable names what a store of that kind cannot hold exactly of one transaction.
+// What a file holds, SQLite's limits are the flow's own to check.
+func (o Opener) Unholdable(ref cutover.Ref, row authority.Row) authority.Findings {
+	if ref.Kind == authority.KindPostgreSQL {
+		return pgstore.CheckRow(ref.Tenant, ref.Goal, row)
+	}
+	return nil
+}
+
 // Open names a store. As in LoopX nothing is looked up yet: a store that is not
 // there says so when it is asked. Only AccessCreate lets a commit begin a file journal.
 func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error) {
@@ -32,6 +72,8 @@ func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error
 		return o.file(ref)
 	case authority.KindSQLite:
 		return o.sqlite(ref)
+	case authority.KindPostgreSQL:
+		return o.postgres(ref)
 	}
 	return nil, unsupported(ref.Kind)
 }
@@ -69,6 +111,9 @@ func (o Opener) sqlite(ref cutover.Ref) (cutover.History, error) {
 // the identity the reference gives. A place that is taken by anything else is
 // authority.ReasonForeignStore and stays as it is.
 func (o Opener) Candidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candidate, error) {
+	if ref.Kind == authority.KindPostgreSQL {
+		return o.postgresCandidate(ctx, ref)
+	}
 	if ref.Kind != authority.KindSQLite {
 		return nil, unsupported(ref.Kind)
 	}
@@ -87,7 +132,7 @@ func (o Opener) Candidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candi
 // can be moved; nothing stands beside it afterwards. A journal is one file always. A
 // database that somebody has open is authority.ReasonWriteUnavailable.
 func (o Opener) Settle(ctx context.Context, ref cutover.Ref) (err error) {
-	if ref.Kind == authority.KindFile {
+	if ref.Kind != authority.KindSQLite {
 		return nil
 	}
 	if ref.Identity == "" {

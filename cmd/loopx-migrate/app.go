@@ -91,6 +91,8 @@ func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		text("runtime-root", "", "LoopX's runtime root `DIR`"),
 		text("goal-id", "", "the Goal `ID`"),
+		text("postgres", "", "the database server's `URL`, without a password (PGPASSFILE, service files and PGPASSWORD are read)"),
+		text("tenant", "", "the `ID` of the tenant in a database server"),
 		text("registry", "", "LoopX's registry `FILE`; its common_runtime_root is then the runtime root"),
 		text("state-file", "", "legacy state `FILE`, when the registry does not name it"),
 		text("actor", "", "a label `NAME` beside the operating-system user in the record"),

@@ -306,6 +306,9 @@ func (c crossing) finished(broken, status reply) bool {
 func (s *site) resume(c crossing, line []string) {
 	s.t.Helper()
 	r := s.exec(nil, s.line("resume"))
+	if r.ReasonCode == "plan_changed" { // a first try went on with the copy and could not have a lock
+		r = s.exec(nil, s.line("resume"))
+	}
 	if r.ReasonCode == "nothing_to_resume" {
 		s.again(c, line)
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
+	"github.com/loopx-project/loopx-migrate/store"
 )
 
 // Values of --output.
@@ -27,6 +28,7 @@ const (
 // globals are the values of the global flags.
 type globals struct {
 	runtimeRoot, goalID, registry, stateFile, actor, loopx string
+	postgres, tenant                                       string
 	output, color, progress                                string
 	logLevel                                               slog.Level
 	timeout, lockTimeout                                   time.Duration
@@ -45,6 +47,7 @@ func readGlobals(c *cli.Context) (globals, error) {
 	g := globals{
 		runtimeRoot: c.String("runtime-root"), goalID: c.String("goal-id"), registry: c.String("registry"),
 		stateFile: c.String("state-file"), actor: c.String("actor"), loopx: c.String("loopx"),
+		postgres: c.String("postgres"), tenant: c.String("tenant"),
 		output: c.String("output"), color: c.String("color"), progress: c.String("progress"),
 		timeout: c.Duration("timeout"), lockTimeout: c.Duration("lock-timeout"),
 	}
@@ -63,6 +66,13 @@ func readGlobals(c *cli.Context) (globals, error) {
 	}
 	if g.loopx != "" && g.registry == "" {
 		return g, usage("registry_required", "--loopx needs --registry: LoopX finds the goal through it")
+	}
+	if g.postgres != "" {
+		if at, err := store.Parse(g.postgres); err != nil {
+			return g, err
+		} else if at.Server == "" {
+			return g, usage("flag_value", "--postgres names a server: postgres://HOST/DATABASE")
+		}
 	}
 	return g, g.logLevel.UnmarshalText([]byte(c.String("log-level")))
 }
@@ -170,6 +180,7 @@ func (e *env) flow(g globals) (*cutover.Flow, *meter, error) {
 	return &cutover.Flow{
 		Place: h.place, Folder: manifest.Open(h.place), Stores: e.stores, Probes: e.probes(g, h), Clock: e.now,
 		Principal: principal, Actor: g.actor, Watch: watch.watch, LockWait: g.lockTimeout, Registration: h.registration,
+		Server: g.postgres,
 	}, watch, nil
 }
 
@@ -178,7 +189,7 @@ func (e *env) flow(g globals) (*cutover.Flow, *meter, error) {
 func (e *env) probes(g globals, h home) cutover.Probes {
 	return func(arm authority.Kind) fence.Prober {
 		probe := fence.CommandProbe{By: "model", Arm: string(arm), Clock: e.now, Command: []string{
-			e.self, "--output=json", "--runtime-root=" + h.place.Root(), "--goal-id=" + g.goalID, "probe-writer"}}
+			e.self, "--output=json", "--runtime-root=" + h.place.Root(), "--goal-id=" + g.goalID, "--postgres=" + g.postgres, "probe-writer"}}
 		if g.loopx != "" {
 			probe.By = "loopx"
 			probe.Command = []string{g.loopx, "--registry", g.registry, "--runtime-root", h.place.Root(), "--format", "json",

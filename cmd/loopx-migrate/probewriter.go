@@ -65,8 +65,8 @@ func (e *env) writeProbe(ctx context.Context, place authority.Place) (*answer, e
 
 // writable resolves who takes writes, as a LoopX writer does, or says why nobody does.
 func (e *env) writable(ctx context.Context, place authority.Place) (fence.Verdict, error) {
-	o, err := fence.Observe(ctx, place, func(ctx context.Context, kind authority.Kind) (authority.Identity, error) {
-		store, err := e.stores.Open(ctx, ownRef(place, kind))
+	o, err := fence.Observe(ctx, place, func(ctx context.Context, selected fence.Selection) (authority.Identity, error) {
+		store, err := e.stores.Open(ctx, ownRef(place, selected.Provider))
 		if err != nil {
 			return "", err
 		}

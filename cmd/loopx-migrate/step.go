@@ -91,6 +91,9 @@ func target(url string, g globals, h home) (cutover.Target, error) {
 	if err != nil {
 		return cutover.Target{}, err
 	}
+	if at.Server != "" {
+		return cutover.Target{Kind: at.Kind, Path: at.Server, Tenant: g.tenant}, nil
+	}
 	ref, err := at.Ref(g.goalID, &h.place)
 	if err != nil {
 		return cutover.Target{}, err
@@ -118,6 +121,9 @@ func (e *env) step(ctx context.Context, g globals, r cutover.Request) (*answer, 
 	flow, meter, err := e.flow(g)
 	if err != nil {
 		return nil, err
+	}
+	if r.To.Kind == authority.KindPostgreSQL {
+		flow.Server = r.To.Path
 	}
 	run := flow.Run
 	if r.Command == cutover.CommandResume {
