@@ -157,7 +157,7 @@ func (s *story) rollback(ctx context.Context) error {
 		return err
 	}
 	return s.tell("rollback", "rollback", "The way back is no restored snapshot: the database was fenced inside itself, the transactions that only it had were appended to the "+
-		"journal's own lineage (" + done.Facts["exported_transactions"] + " of them), both sides were compared in full, and only then the journal was the authority again. The database is kept, in quarantine.", took,
+		"journal's own lineage ("+done.Facts["exported_transactions"]+" of them), both sides were compared in full, and only then the journal was the authority again. The database is kept, in quarantine.", took,
 		map[string]any{"facts": done.Facts})
 }
 

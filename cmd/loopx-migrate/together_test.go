@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -99,4 +101,36 @@ func TestForeignRuntimeRoot(t *testing.T) {
 		}
 	}
 	fixture.Unchanged(t, dir, before)
+}
+
+// TestWatchStatus: it prints a status, and again when that changes, until Ctrl-C,
+// which is never exit 0.
+func TestWatchStatus(t *testing.T) {
+	dir := fixture.Copy(t, "goal-file-v1")
+	g := []string{"--runtime-root=" + filepath.Join(dir, "runtime"), "--goal-id=harbour-crane"}
+	output, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("loopx-migrate", with(g, "status", "--watch", "--every", "20ms")...)
+	cmd.Stdout = output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	says := func(text string) func() bool {
+		return func() bool {
+			printed, err := os.ReadFile(output.Name())
+			return err == nil && strings.Contains(string(printed), text)
+		}
+	}
+	waitFor(t, says("never migrated"))
+	execute(t, 0, with(g, "freeze", "--to", "sqlite:")...)
+	waitFor(t, says("phase        frozen"))
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its end is read from the state
+	if exit := cmd.ProcessState.ExitCode(); exit != 130 {
+		t.Errorf("exit %d", exit)
+	}
 }
