@@ -98,6 +98,18 @@ func (v Validation) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
+// spelled is the declaration as LoopX's projection spells it: the argument list without
+// blanks and escapes, the time limit without leading zeros.
+func (v Validation) spelled() Validation {
+	if argv, err := canonical.Append(nil, []byte(v.Argv)); err == nil && canonical.Kind(argv) == canonical.Array {
+		v.Argv = string(argv)
+	}
+	if seconds := secondsPattern.FindStringSubmatch(strip(v.TimeoutSeconds)); seconds != nil {
+		v.TimeoutSeconds = string(readGeneration(seconds[1]))
+	}
+	return v
+}
+
 func orNull(s string) []byte {
 	if s == "" {
 		return []byte("null")
