@@ -63,7 +63,10 @@ func Display(state []byte, head authority.Canonical, revision authority.Revision
 	out := replace(d.src, d.spansOf(regions), sections)
 	shown := Shown{State: out, Changed: !bytes.Equal(out, state), Narrative: d.narrative(regions), Todos: len(elements(members(head)["todos"])),
 		Sections: r.digests, Vanished: vanished(before, head)}
-	return shown, provenDisplay(shown, head, sections)
+	if err := provenDisplay(shown, head, sections); err != nil {
+		return Shown{}, err
+	}
+	return shown, nil
 }
 
 func oncePerRole(regions []section) error {
@@ -247,17 +250,26 @@ func withoutNulls(records [][]byte) [][]byte {
 
 // inDisplayOrder sorts records by index, those without one last, and then by id.
 func inDisplayOrder(records [][]byte) [][]byte {
-	index := func(record []byte) int {
-		n, err := strconv.Atoi(string(members(record)["index"]))
-		if err != nil {
-			return math.MaxInt32
-		}
-		return n
+	type ordered struct {
+		index  int
+		id     string
+		record []byte
 	}
-	sorted := slices.Clone(records)
-	slices.SortFunc(sorted, func(a, b []byte) int {
-		return cmp.Or(cmp.Compare(index(a), index(b)), canonical.CompareKeys(text(members(a)["todo_id"]), text(members(b)["todo_id"])))
+	all := make([]ordered, len(records))
+	for i, record := range records {
+		m := members(record)
+		all[i] = ordered{math.MaxInt32, text(m["todo_id"]), record}
+		if n, err := strconv.Atoi(string(m["index"])); err == nil {
+			all[i].index = n
+		}
+	}
+	slices.SortFunc(all, func(a, b ordered) int {
+		return cmp.Or(cmp.Compare(a.index, b.index), canonical.CompareKeys(a.id, b.id))
 	})
+	sorted := make([][]byte, len(all))
+	for i := range all {
+		sorted[i] = all[i].record
+	}
 	return sorted
 }
 
@@ -276,20 +288,19 @@ func provenDisplay(shown Shown, head []byte, sections map[Role][]byte) error {
 	if err != nil {
 		return err
 	}
-	return sameTodos(listing, head)
+	return sameTodos(listing, members(head)["todos"])
 }
 
 // sameTodos compares rows that were read with the records of a head, as Markdown can
 // show them, each way.
-func sameTodos(listing *Listing, head []byte) error {
+func sameTodos(listing *Listing, todos []byte) error {
 	read := map[string][]byte{}
 	for i := range listing.Rows {
 		if row := &listing.Rows[i]; row.enters() {
 			read[row.TodoID] = carried(row.Record())
 		}
 	}
-	records := elements(members(head)["todos"])
-	for _, record := range records {
+	for _, record := range elements(todos) {
 		id := text(members(record)["todo_id"])
 		if field := differingField(read[id], carried(record)); field != "" {
 			return &RenderError{Reason: "parity_mismatch", TodoID: id, Field: field}
