@@ -207,4 +207,3 @@ func (e *editor) apply() []byte {
 	}
 	return append(out, e.doc.src[at:]...)
 }
-

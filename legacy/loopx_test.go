@@ -14,10 +14,16 @@ var declared = []struct {
 	holds func(row *Row, ours, listed record) bool
 }{
 	// A class that no metadata gives is guessed from the text: a view.
-	{"task_class", func(row *Row, ours, _ record) bool { return row.Fields["task_class"] == nil && ours["task_class"] == nil }},
+	{"task_class", func(row *Row, ours, _ record) bool {
+		return row.Fields["task_class"] == nil && ours["task_class"] == nil
+	}},
 	// Derived at read time, with a clock.
-	{"resume_condition", func(row *Row, ours, _ record) bool { return row.Fields["resume_when"] != nil && ours["resume_condition"] == nil }},
-	{"resume_ready", func(row *Row, ours, _ record) bool { return row.Fields["resume_when"] != nil && ours["resume_ready"] == nil }},
+	{"resume_condition", func(row *Row, ours, _ record) bool {
+		return row.Fields["resume_when"] != nil && ours["resume_condition"] == nil
+	}},
+	{"resume_ready", func(row *Row, ours, _ record) bool {
+		return row.Fields["resume_when"] != nil && ours["resume_ready"] == nil
+	}},
 	// 0.5.1 lists the first 499 characters; a record keeps all.
 	{"text", wholeText}, {"title", wholeText}, {"title", unlabelled},
 	// [P12] is a label for 0.5.1 only.
