@@ -268,9 +268,6 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	if r.To.Kind != "" {
 		line = append(line, "--to", r.To.url())
 	}
-	if r.To.Tenant != "" {
-		line = append(line, "--tenant", r.To.Tenant)
-	}
 	for _, a := range r.Accept {
 		line = append(line, "--accept", a.Hold+":"+a.Record, "--owner", a.Owner, "--reason", a.Reason)
 	}
