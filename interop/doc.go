@@ -5,5 +5,10 @@
 // The tests have the build tag interop and are run by make interop, which installs
 // LoopX first. LOOPX_MIGRATE_INTEROP names another folder that the script installed
 // into. Each command of LoopX has a time limit, a private HOME and TMPDIR, and the
-// background processes it leaves are ended with the tests.
+// background processes it leaves are ended with the tests. With -short the way back
+// has five new commits in its first round instead of fifty.
+//
+// The two benchmarks compare the speed of both programs on one history in one run:
+//
+//	go test -tags interop -run '^$' -bench Interop -benchtime 1x -timeout 60m ./interop
 package interop

@@ -229,12 +229,12 @@ func must(t testing.TB, err error) {
 
 // goal is a copy of one of LoopX's Goals, and both programs at work on it.
 type goal struct {
-	t    *testing.T
+	t    testing.TB
 	root string // project and runtime stand in it
 	hash string // SHA-256 of the Goal's id
 }
 
-func newGoal(t *testing.T, name string) goal {
+func newGoal(t testing.TB, name string) goal {
 	return goal{t, fixture.Copy(t, name), fixture.SHA256([]byte(goalID))}
 }
 
