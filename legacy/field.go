@@ -285,19 +285,23 @@ func readNoFollowup(token string) []byte {
 	return nil
 }
 
-var generationPattern = regexp.MustCompile(`^\+?0*([0-9]{1,15})$`)
+var generationPattern = regexp.MustCompile(`^\+?[0-9]+(_[0-9]+)*$`)
 
-// readGeneration: a count that is a number in the record. LoopX takes any integer;
-// one beyond 15 digits would not survive JavaScript and is refused here.
+// readGeneration: a count that is a number in the record, spelled as Python spells
+// integers. One beyond 15 digits would not survive JavaScript and is refused here.
 func readGeneration(token string) []byte {
-	m := generationPattern.FindStringSubmatch(strip(token))
-	if m == nil {
+	token = strip(token)
+	if !generationPattern.MatchString(token) {
 		return nil
 	}
-	if digits := strings.TrimLeft(m[1], "0"); digits != "" {
-		return []byte(digits)
+	digits := strings.TrimLeft(strings.NewReplacer("_", "", "+", "").Replace(token), "0")
+	if len(digits) > 15 {
+		return nil
 	}
-	return []byte("0")
+	if digits == "" {
+		return []byte("0")
+	}
+	return []byte(digits)
 }
 
 func writeString(value []byte) (string, bool) {

@@ -60,7 +60,7 @@ func Priority(reading Reading, text string) (priority, title string) {
 		pattern = priority051
 	}
 	m := pattern.FindStringSubmatch(stripLeft(text))
-	if m == nil || strip(m[2]) == "" {
+	if m == nil {
 		return "", ""
 	}
 	return strings.ToUpper(m[1]), strip(m[2])

@@ -2,10 +2,13 @@ package legacy
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/loopx-project/loopx-migrate/authority"
 )
 
 // stateFiles are all state files of the fixtures and cases.
@@ -95,5 +98,39 @@ func FuzzRoundTrip(f *testing.F) {
 		if !bytes.Equal(back.State, file) {
 			t.Fatalf("an unchanged head gave another file: %q", back.State)
 		}
+		fuzzReturn(t, kept, head, clock)
 	})
+}
+
+// fuzzReturn changes every Todo of a head and adds one: either the way back is refused,
+// or its files hold exactly that head. Return proves the prose; a line of the old file
+// that is neither empty nor a Todo's must be in the new one.
+func fuzzReturn(t *testing.T, kept Files, head authority.Canonical, clock time.Time) {
+	changed := mutate(head, func(_ string, m map[string][]byte) {
+		m["note"] = literal("changed")
+		if text(m["role"]) == "user" {
+			m["text"], m["archive_state"] = literal("moved"), literal("archive")
+			delete(m, "priority")
+			delete(m, "title")
+		}
+	})
+	changed = withTodos(changed, append(elements(members(changed)["todos"]), object(map[string][]byte{"schema_version": literal(ItemLegacy),
+		"todo_id": literal("todo_fresh"), "role": literal("user"), "status": literal("open"), "done": boolean(false), "text": literal("fresh"),
+		"archive_state": literal("active"), "source_section": literal(HeadingUser)})))
+	back, err := Return(kept, changed, nil, clock)
+	if err != nil {
+		var render *RenderError
+		if errors.As(err, &render) && render.Reason == "prose_changed" {
+			t.Fatalf("%v: %q", err, kept.State)
+		}
+		return
+	}
+	g := Inspect(Files{Goal: kept.Goal, State: back.State}, clock)
+	again, err := g.Projection()
+	if err != nil || len(elements(members(again)["todos"])) != len(elements(members(changed)["todos"])) {
+		t.Fatalf("%v: %q", err, back.State)
+	}
+	if !bytes.Equal(members(Compatible(again))["todos"], members(Compatible(changed))["todos"]) {
+		t.Fatalf("another head: %q", back.State)
+	}
 }

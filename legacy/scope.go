@@ -193,7 +193,7 @@ func readResumeAt(clock, zone string) []byte {
 var (
 	repositoryPattern = regexp.MustCompile(`^git:([a-z0-9.-]+(?::[0-9]{1,5})?)/([A-Za-z0-9._~+/-]+)$`)
 	scpPattern        = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
-	remotePattern     = regexp.MustCompile(`^(git|https?|ssh)://(?:[^@/:?#]*@)?([A-Za-z0-9._-]+)(?::([0-9]{1,5}))?(/[^?#]*)$`)
+	remotePattern     = regexp.MustCompile(`^(git|https?|ssh)://(?:[^@/:?#]*@)?([^@/:?#\[\]]+)(?::([0-9]{1,5}))?(/[^?#]*)$`)
 	defaultPorts      = map[string]string{"git": "9418", "http": "80", "https": "443", "ssh": "22"}
 )
 
