@@ -10,12 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
+	"github.com/loopx-project/loopx-migrate/internal/pgtest"
+	"github.com/loopx-project/loopx-migrate/store/pgstore"
 )
 
 // builtOnce is the program under test, built with the seam that breaks effects.
@@ -45,7 +48,7 @@ func newSite(t *testing.T, root string, acknowledged []string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{t: t, world: world{t, root}, acknowledged: acknowledged, program: program}
+	return &site{t: t, world: world{t: t, root: root}, acknowledged: acknowledged, program: program}
 }
 
 // reply is what a command printed and how it ended.
@@ -72,6 +75,9 @@ type reply struct {
 func (s *site) run(env []string, args ...string) reply {
 	s.t.Helper()
 	global := []string{"--runtime-root", s.world.root, "--goal-id", fixture.HistoryGoal, "--output", "json", "--lock-timeout", "1s"}
+	if d := s.world.database; d != nil {
+		global = append(global, "--tenant", "harbour", "--postgres", serverURL(d))
+	}
 	return s.exec(env, append(append([]string{s.program}, global...), args...))
 }
 
@@ -156,19 +162,25 @@ func (s *site) truth() reply {
 	if r.Facts.Authority.Blocked {
 		said = ""
 	}
-	if fenced := accepting == "" && said == "sqlite"; said != accepting && !fenced {
+	if fenced := accepting == "" && (said == "sqlite" || said == "postgresql"); said != accepting && !fenced {
 		s.t.Fatalf("status says %q is the authority, a writer would write to %q", said, accepting)
 	}
 	return r
 }
 
+// serverURL names a database as an operator does, over the socket.
+func serverURL(d *pgtest.Database) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", pgtest.Admin, d.Name, d.Socket(), d.Port())
+}
+
 // crossing is one command in one situation, and where the Goal has to end.
 type crossing struct {
-	name  string
-	setup [][]string // commands that lead there
-	run   []string
-	ends  string // who accepts writes after it, and after every recovery of it
-	undo  string // who accepts writes after abort, where abort can be asked for
+	name   string
+	server bool       // a database server is one side
+	setup  [][]string // commands that lead there
+	run    []string
+	ends   string // who accepts writes after it, and after every recovery of it
+	undo   string // who accepts writes after abort, where abort can be asked for
 }
 
 var crossings = []crossing{
@@ -180,10 +192,19 @@ var crossings = []crossing{
 	{name: "abort", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "cutover", run: []string{"cutover", "--to", "sqlite:", "--max-stall", "1m"}, ends: "sqlite", undo: "file"},
 	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite"},
+	{name: "import-server", server: true, setup: [][]string{toServer("freeze")}, run: []string{"import"}, undo: "file"},
+	{name: "promote-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"promote"}, ends: "postgresql", undo: "file"},
+	{name: "abort-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
+	{name: "rollback-server", server: true, setup: [][]string{toServer("cutover", "--max-stall", "1m")}, run: []string{"rollback"}, ends: "file", undo: "postgresql"},
+}
+
+// toServer moves to the server, whatever LoopX's plain command line can open.
+func toServer(command string, more ...string) []string {
+	return append([]string{command, "--to", "postgres", "--accept", "needs_service_runtime:harbour", "--owner", "ops", "--reason", "it is there"}, more...)
 }
 
 // situation makes the folder a crossing starts from, once; runs work on copies.
-func situation(t *testing.T, c crossing) (root string, acknowledged []string) {
+func situation(t *testing.T, c crossing) *site {
 	home := filepath.Join(t.TempDir(), "runtime")
 	fixture.FileV0(t, filepath.Join(home, "authority", "file-v0"), fixture.HistoryGoal, fixture.History(7, 70, 3, 40))
 	fence := strings.ReplaceAll(string(fixture.Read(t, "goal-file-v0", "runtime", "authority-transition", "file-v0",
@@ -197,21 +218,55 @@ func situation(t *testing.T, c crossing) (root string, acknowledged []string) {
 	}
 	s := newSite(t, home, nil)
 	s.acknowledged = operations(t, s.world.journal())
-	for _, command := range c.setup {
-		s.do(command...)
+	if c.server {
+		s.world.database = pgtest.New(t)
+		_, err := pgstore.Install(t.Context(), pgstore.Server{DSN: s.world.database.DSN(pgtest.Admin)}, pgstore.InstallOptions{Identity: pgstore.NewIdentity()})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	return home, s.acknowledged
+	for _, command := range c.setup {
+		s.do(s.targeted(command)...)
+	}
+	return s
+}
+
+// targeted puts the server's URL where a command says postgres.
+func (s *site) targeted(command []string) []string {
+	filled := slices.Clone(command)
+	for i, word := range filled {
+		if word == "postgres" {
+			filled[i] = serverURL(s.world.database)
+		}
+	}
+	return filled
+}
+
+// copy is the site as it stands, in a folder and a database of its own, and what
+// drops that database.
+func (s *site) copy() (*site, func()) {
+	to := newSite(s.t, filepath.Join(s.t.TempDir(), "runtime"), s.acknowledged)
+	if err := os.CopyFS(to.world.root, os.DirFS(s.world.root)); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.world.database == nil {
+		return to, func() {}
+	}
+	var drop func()
+	to.world.database, drop = s.world.database.Copy(s.t)
+	return to, drop
 }
 
 // undisturbed counts the durable effects of an undisturbed run, and names them.
-func undisturbed(t *testing.T, c crossing, root string, acknowledged []string) []string {
-	s := newSite(t, copyOf(t, root), acknowledged)
+func undisturbed(t *testing.T, c crossing, from *site) []string {
+	s, drop := from.copy()
+	defer drop()
 	trace := filepath.Join(t.TempDir(), "trace")
-	line := s.line(c.run...)
+	line := s.line(s.targeted(c.run)...)
 	if r := s.exec([]string{"LM_FAULT_TRACE=" + trace, "LM_FAULT_ROOT=" + s.world.root}, line); r.Exit != 0 {
 		t.Fatalf("undisturbed %v: exit %d %s: %s", c.run, r.Exit, r.ReasonCode, r.Sentence)
 	}
-	if got := s.world.check(acknowledged); got != c.ends {
+	if got := s.world.check(s.acknowledged); got != c.ends {
 		t.Fatalf("undisturbed %v ends with %q accepting writes, want %q", c.run, got, c.ends)
 	}
 	text, err := os.ReadFile(trace)
@@ -221,14 +276,6 @@ func undisturbed(t *testing.T, c crossing, root string, acknowledged []string) [
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-func copyOf(t *testing.T, root string) string {
-	to := filepath.Join(t.TempDir(), "runtime")
-	if err := os.CopyFS(to, os.DirFS(root)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 // Every durable effect of every command is broken in every way: the process is
 // killed before it, killed in the middle of a write, or the effect fails. Each time
 // what is seen from outside holds, status says it, and the Goal can be led out.
@@ -236,13 +283,14 @@ func TestEveryEffectBroken(t *testing.T) {
 	for _, c := range crossings {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			root, acknowledged := situation(t, c)
-			names := undisturbed(t, c, root, acknowledged)
+			from := situation(t, c)
+			names := undisturbed(t, c, from)
 			published := matrix{command: c.name, effects: names}
 			for i, name := range names {
-				for _, fault := range faultsOf(i+1, name) {
-					s := newSite(t, copyOf(t, root), acknowledged)
+				for _, fault := range c.faultsOf(i+1, name) {
+					s, drop := from.copy()
 					left := s.breakAndRecover(c, fault, i)
+					drop()
 					if t.Failed() {
 						t.Fatalf("fault %s at effect %q", fault, name)
 					}
@@ -256,9 +304,14 @@ func TestEveryEffectBroken(t *testing.T) {
 	}
 }
 
-func faultsOf(n int, name string) []string {
+func (c crossing) faultsOf(n int, name string) []string {
 	errno := []string{"EIO", "ENOSPC"}[n%2]
 	faults := []string{fmt.Sprintf("kill:%d", n), fmt.Sprintf("error:%d:%s", n, errno)}
+	if strings.Contains(name, " commit ") {
+		faults = append(faults, fmt.Sprintf("lost:%d:EIO", n))
+	} else if c.server {
+		faults = faults[:1] // the files' failures are those of the crossings without a server
+	}
 	if strings.Contains(name, " write ") {
 		faults = append(faults, fmt.Sprintf("torn:%d", n))
 	}
@@ -269,7 +322,7 @@ func faultsOf(n int, name string) []string {
 // same command again, resume, or giving up. It returns what the break left behind.
 func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 	s.t.Helper()
-	line := s.line(c.run...)
+	line := s.line(s.targeted(c.run)...)
 	broken := s.exec([]string{"LM_FAULT=" + fault}, line)
 	if strings.HasPrefix(fault, "kill") && !broken.killed {
 		s.t.Errorf("%s: the process was not killed (exit %d)", fault, broken.Exit)
@@ -326,7 +379,7 @@ func (s *site) again(c crossing, line []string) {
 	for range 2 { // the second time is a replay
 		r := s.exec(nil, line)
 		if r.ReasonCode == "plan_changed" {
-			line = s.line(c.run...)
+			line = s.line(s.targeted(c.run)...)
 			r = s.exec(nil, line)
 		}
 		if r.Exit != 0 {

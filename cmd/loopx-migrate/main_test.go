@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
+	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of testdata/script")
@@ -32,7 +33,7 @@ type tidied struct{ m *testing.M }
 
 // Run runs the tests.
 func (t tidied) Run() int {
-	status := t.m.Run()
+	status := pgtest.Main(t.m)
 	removeFaulty()
 	return status
 }

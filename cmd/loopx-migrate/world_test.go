@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
+	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 )
 
 // world looks at a runtime root from outside. It shares no code with the flow, the
@@ -24,6 +25,8 @@ import (
 type world struct {
 	t    testing.TB
 	root string
+	// database is the Goal's database on a server, nil when there is none.
+	database *pgtest.Database
 }
 
 // goalHash16 and goalHash are SHA-256 of the Goal's id, as LoopX names files by it.
@@ -36,7 +39,7 @@ func (w world) journal() string {
 	return filepath.Join(w.root, "authority", "file-v0", "authority-store-"+goalHash16+".json")
 }
 
-func (w world) database() string {
+func (w world) sqlite() string {
 	return filepath.Join(w.root, "authority", "sqlite-v0", "authority-"+goalHash+".sqlite")
 }
 
@@ -52,7 +55,7 @@ func (w world) accepts() string {
 	}
 	text, err := os.ReadFile(w.selector())
 	_, journalErr := os.Stat(w.journal())
-	_, databaseErr := os.Stat(w.database())
+	_, databaseErr := os.Stat(w.sqlite())
 	if os.IsNotExist(err) {
 		if databaseErr != nil && journalErr == nil {
 			return "file"
@@ -73,13 +76,30 @@ func (w world) accepts() string {
 	if s.Provider == "file" && journalErr == nil {
 		return "file"
 	}
+	if s.Provider == "postgresql" && w.database != nil && w.standing() == "open" {
+		return "postgresql"
+	}
 	return ""
+}
+
+// standing is the state of the Goal's fence row; without one anybody writes.
+func (w world) standing() string {
+	return w.database.Text(w.t, `select coalesce((select state from loopx_control_plane.loopx_migrate_fences where goal_id = $1), 'open')`, fixture.HistoryGoal)
+}
+
+// rows are the operation ids on the server, in cursor order.
+func (w world) rows() []string {
+	text := w.database.Text(w.t, `select coalesce(string_agg(operation_id, chr(10) order by cursor), '') from loopx_control_plane.authority_commits where goal_id = $1`, fixture.HistoryGoal)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
 }
 
 // takesCommits reports whether the database is the one that was selected and no
 // trigger stands in the way of a commit.
 func (w world) takesCommits(identity string) bool {
-	db, err := sql.Open("sqlite", "file:"+w.database()+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+w.sqlite()+"?mode=ro")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -160,7 +180,11 @@ func (w world) check(acknowledged []string) string {
 	case "file":
 		w.holds(w.journal(), acknowledged)
 	case "sqlite":
-		w.holds(w.database(), acknowledged)
+		w.holds(w.sqlite(), acknowledged)
+	case "postgresql":
+		if got := w.rows(); !slices.Equal(got, acknowledged) {
+			w.t.Fatalf("the server accepts writes and holds %d operations, %d were acknowledged", len(got), len(acknowledged))
+		}
 	default:
 		w.somewhere(acknowledged)
 	}
@@ -176,7 +200,7 @@ func (w world) holds(path string, acknowledged []string) {
 
 func (w world) somewhere(acknowledged []string) {
 	w.t.Helper()
-	found := false
+	found := w.database != nil && slices.Equal(w.rows(), acknowledged)
 	err := filepath.WalkDir(w.root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || found {
 			return err

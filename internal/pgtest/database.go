@@ -169,3 +169,12 @@ func (d *Database) Text(t testing.TB, query string, args ...any) string {
 	}
 	return *text
 }
+
+// Copy makes a database that is a copy of this one, which nobody may be connected to,
+// and returns what drops it again before the test ends.
+func (d *Database) Copy(t testing.TB) (*Database, func()) {
+	t.Helper()
+	c := &Database{Cluster: d.Cluster, Name: fmt.Sprintf("test_%d", serial.Add(1))}
+	c.execute(t, "CREATE DATABASE "+c.Name+" TEMPLATE "+d.Name)
+	return c, func() { c.execute(t, "DROP DATABASE "+c.Name+" WITH (FORCE)") }
+}
