@@ -56,7 +56,7 @@ func (s *Store) CheckCommit(ctx context.Context, request authority.CommitRequest
 	offered, err := normalize(request)
 	if err == nil {
 		err = s.link.reading(ctx, snapshot, func(in *session) error {
-			if err := in.decide(ctx, offered, ""); err != nil {
+			if err := in.decide(ctx, offered, forChecking); err != nil {
 				return err
 			}
 			return in.checkFence(ctx)
@@ -139,31 +139,52 @@ func isList(text []byte) bool {
 	return true
 }
 
-// decide compares the offer with the head and the operations that were.
-func (s *session) decide(ctx context.Context, o *offer, locking string) error {
-	h, err := s.place(ctx, "NULL::text", locking)
-	if err != nil {
+const findQuery = `SELECT cursor FROM loopx_control_plane.authority_commits WHERE tenant_id = $1 AND goal_id = $2 AND operation_id = $3`
+
+// decide compares the offer with the head and the operations that were, in one round
+// trip. To decide for writing makes the head row if there is none, and locks it.
+func (s *session) decide(ctx context.Context, o *offer, how decision) error {
+	batch := &pgx.Batch{}
+	if how == forWriting {
+		batch.Queue(emptyHead, s.tenant, s.goal)
+	}
+	batch.Queue(placeQuery("NULL::text", string(how)), s.tenant, s.goal)
+	batch.Queue(findQuery, s.tenant, s.goal, o.operation)
+	results := s.conn.SendBatch(ctx, batch)
+	var err error
+	if how == forWriting {
+		_, err = results.Exec()
+	}
+	var known int64
+	err = errors.Join(err, scanned(results, &o.head.cursor, &o.head.revision, &o.head.text), scanned(results, &known))
+	if err := errors.Join(err, results.Close()); err != nil {
 		return err
 	}
-	o.head = h
-	now := h.applied(s.identity)
-	if o.expected != now.Revision {
+	now := o.head.applied(s.identity)
+	switch {
+	case o.expected != now.Revision:
 		return conflict(authority.ReasonRevisionMismatch, o, now)
+	case known != 0:
+		return conflict(authority.ReasonOperationExists, o, now).at(uint64(known))
 	}
-	cursor, err := s.find(ctx, o.operation)
-	if err == nil && cursor != 0 {
-		err = conflict(authority.ReasonOperationExists, o, now).at(uint64(cursor))
-	}
-	return err
+	return nil
 }
 
-func (s *session) find(ctx context.Context, operation string) (cursor int64, err error) {
-	err = s.row(ctx, []any{&cursor}, `SELECT cursor FROM loopx_control_plane.authority_commits
-		WHERE tenant_id = $1 AND goal_id = $2 AND operation_id = $3`, s.tenant, s.goal, operation)
+// decision is what a decision is for: the locking clause of the head's query.
+type decision string
+
+const (
+	forChecking decision = ""
+	forWriting  decision = " FOR UPDATE"
+)
+
+// scanned scans the next result's row, if it has one.
+func scanned(results pgx.BatchResults, dest ...any) error {
+	err := results.QueryRow().Scan(dest...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, nil
+		return nil
 	}
-	return cursor, err
+	return err
 }
 
 func conflict(reason authority.Reason, o *offer, now authority.Applied) *refusal {
@@ -178,10 +199,7 @@ const emptyHead = `INSERT INTO loopx_control_plane.authority_heads (tenant_id, g
 // append decides under the head row's lock and writes, commit before events and receipts
 // before head: the update of the head seals what stands then.
 func (s *session) append(ctx context.Context, o *offer) (authority.Applied, error) {
-	if _, err := s.conn.Exec(ctx, emptyHead, s.tenant, s.goal); err != nil {
-		return authority.Applied{}, err
-	}
-	if err := s.decide(ctx, o, " FOR UPDATE"); err != nil {
+	if err := s.decide(ctx, o, forWriting); err != nil {
 		return authority.Applied{}, err
 	}
 	cursor, revision := o.head.cursor+1, o.head.revision+1

@@ -171,9 +171,8 @@ const identityLock = "SELECT pg_advisory_xact_lock_shared(5522768808912313929)"
 
 const metadataQuery = `SELECT current_setting('loopx.tenant_id', TRUE),
 	to_regclass('loopx_control_plane.loopx_migrate_fences') IS NOT NULL AND to_regclass('loopx_control_plane.loopx_migrate_seals') IS NOT NULL,
-	(SELECT count(*) FROM loopx_control_plane.authority_store_metadata WHERE singleton = TRUE),
-	(SELECT schema_version FROM loopx_control_plane.authority_store_metadata WHERE singleton = TRUE),
-	(SELECT store_identity FROM loopx_control_plane.authority_store_metadata WHERE singleton = TRUE)`
+	m.schema_version, m.store_identity
+	FROM (VALUES (TRUE)) AS one (singleton) LEFT JOIN loopx_control_plane.authority_store_metadata AS m ON m.singleton = one.singleton`
 
 // enter begins, sets the tenant, and reads it and the identity back, in one round trip.
 func (l *link) enter(ctx context.Context, conn *pgx.Conn, how stance) (*session, error) {
@@ -196,21 +195,20 @@ func (l *link) enter(ctx context.Context, conn *pgx.Conn, how stance) (*session,
 	}
 	s := &session{conn: conn, tenant: l.tenant, goal: l.goal}
 	var tenant, schema, identity *string
-	var rows int64
-	err := results.QueryRow().Scan(&tenant, &s.installed, &rows, &schema, &identity)
+	err := results.QueryRow().Scan(&tenant, &s.installed, &schema, &identity)
 	if err := errors.Join(err, results.Close()); err != nil {
 		return nil, err
 	}
 	if tenant == nil || *tenant != l.tenant {
 		return nil, refuse(authority.ClassFailed, ReasonTenant, "the server did not take the tenant").field("tenant_id")
 	}
-	return s, s.admit(rows, schema, identity, l.expected)
+	return s, s.admit(schema, identity, l.expected)
 }
 
 const schemaVersion = "loopx_postgresql_authority_store_v0"
 
-func (s *session) admit(rows int64, schema, identity *string, expected authority.Identity) error {
-	if rows != 1 || schema == nil || *schema != schemaVersion || identity == nil {
+func (s *session) admit(schema, identity *string, expected authority.Identity) error {
+	if schema == nil || *schema != schemaVersion || identity == nil {
 		return violation(sentenceMetadata).field("authority_store_metadata")
 	}
 	s.identity = authority.Identity(*identity)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -12,7 +13,14 @@ import (
 	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	// The suite's random commits cost an fsync each: fewer by default, -rapid.checks for more.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(pgtest.Main(m))
+}
 
 const testIdentity authority.Identity = "postgresql:11111111111111111111111111111111"
 

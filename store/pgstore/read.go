@@ -70,12 +70,15 @@ func (s *session) head(ctx context.Context, locking string) (headRow, error) {
 // place reads cursor and revision of the head, and what else column says.
 func (s *session) place(ctx context.Context, column, locking string) (headRow, error) {
 	var h headRow
-	err := s.row(ctx, []any{&h.cursor, &h.revision, &h.text}, "SELECT cursor, provider_revision, "+column+
-		" FROM loopx_control_plane.authority_heads WHERE tenant_id = $1 AND goal_id = $2"+locking, s.tenant, s.goal)
+	err := s.row(ctx, []any{&h.cursor, &h.revision, &h.text}, placeQuery(column, locking), s.tenant, s.goal)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return headRow{}, nil
 	}
 	return h, err
+}
+
+func placeQuery(column, locking string) string {
+	return "SELECT cursor, provider_revision, " + column + " FROM loopx_control_plane.authority_heads WHERE tenant_id = $1 AND goal_id = $2" + locking
 }
 
 // Receipt reads what the operation got, from its own rows alone: no lineage is proved. An
