@@ -117,6 +117,9 @@ func (e *editor) remark(i int, marker byte) {
 // after puts lines behind line i.
 func (e *editor) after(i int, texts []string) {
 	l, nl := e.doc.lines[i], e.doc.newline()
+	if string(e.doc.src[l.end:l.next]) == "\r" && texts[0] == "" {
+		texts = texts[1:] // a line feed here would make one line end of two
+	}
 	block := strings.Join(texts, nl)
 	if l.end == l.next { // the last line, without an end
 		e.edits = append(e.edits, edit{l.next, l.next, nl + block})
@@ -135,6 +138,9 @@ func (e *editor) insert(role Role, texts []string) {
 			continue
 		}
 		last := s.bodyEnd - 1
+		if open := e.doc.openEnd; open > s.start && open <= last {
+			last = open - 1 // behind it nothing would be seen
+		}
 		for strip(e.doc.text(last)) == "" {
 			last--
 		}
