@@ -22,7 +22,8 @@ type Files struct {
 	Leases       []LeaseEntry // everything in the lease folder, by name
 	// LifecycleFences are the receipts in task-leases/.lifecycle-fences.
 	LifecycleFences []LeaseEntry
-	// Validations are the private declarations of todo-validation-declarations.
+	// Validations are the private declarations of todo-validation-declarations and of the
+	// blobs below it.
 	Validations []LeaseEntry
 	// EventLogs are the candidates for a Todo event log that exist.
 	EventLogs []EventLog
@@ -84,8 +85,13 @@ func loadOnce(place authority.Place, stateFile string, logs map[string]string) (
 	if f.LifecycleFences, err = folder(filepath.Join(place.LeaseDir(), ".lifecycle-fences")); err != nil {
 		return f, err
 	}
-	if f.Validations, err = folder(filepath.Join(place.Root(), "goals", place.GoalID(), "todo-validation-declarations")); err != nil {
-		return f, err
+	declarations := filepath.Join(place.Root(), "goals", place.GoalID(), "todo-validation-declarations")
+	for _, dir := range []string{declarations, filepath.Join(declarations, "blobs")} {
+		found, err := folder(dir)
+		if err != nil {
+			return f, err
+		}
+		f.Validations = append(f.Validations, found...)
 	}
 	f.EventLogs, err = eventLogs(stateFile, logs)
 	return f, err

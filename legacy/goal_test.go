@@ -248,3 +248,14 @@ func TestFieldsWriteWhatTheyRead(t *testing.T) {
 		t.Errorf("the fixtures show only %d keys", len(seen))
 	}
 }
+
+// TestDeclarations: a declaration in a file of LoopX's has the digest of the same one in
+// Markdown. The digest is that of the model beside the fixtures.
+func TestDeclarations(t *testing.T) {
+	const file = `{"schema_version":"loopx_todo_completion_validation_declaration_v0","declaration":{"validation_command":null,"validation_command_argv":["true","--x","a b","ü"],"validation_label":null,"validation_timeout_seconds":7}}`
+	files := Files{Validations: []LeaseEntry{{Name: "todo_53e7b2ca7107.json", Regular: true, Bytes: []byte(file)}, {Name: "other.json", Bytes: []byte(`{}`)}, {Name: "blobs", Folder: true}}}
+	known := files.Declarations()
+	if len(known) != 1 || known[0].Digest() != "cb698b91b72f19c6e80ef4536c724b962ae9828d0490b98bccce6c1a417eb68a" {
+		t.Errorf("%+v", known)
+	}
+}
