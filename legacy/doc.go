@@ -15,6 +15,6 @@
 // a promoted Goal.
 //
 // Nothing here decides where files are or when they are written; [Load] only reads.
-// Sources of the grammar: LoopX 0.5.1 (run), LoopX 2.1.1 (run and read);
+// Sources of the grammar: LoopX 0.5.1 (its recorded answers), LoopX 2.1.1 (run and read);
 // docs/legacy.md lists where this package and they differ.
 package legacy

@@ -301,3 +301,25 @@ func TestReturnRefusals(t *testing.T) {
 		t.Errorf("a cut file: %v", err)
 	}
 }
+
+// TestReturnOfANativeHead: records that were born in a store have no place in a file;
+// role and archive state give them one.
+func TestReturnOfANativeHead(t *testing.T) {
+	kept := keptOf(t, "complex-roles")
+	head, err := Inspect(kept, caseClock).Projection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	native := members(mutate(head, func(_ string, m map[string][]byte) {
+		m["schema_version"], m["created_by"] = literal(ItemNative), []byte("null")
+		delete(m, "index")
+		delete(m, "source_section")
+	}))
+	model := members(native["todo_read_model"])
+	model["schema_version"] = literal(DomainReadRecord)
+	native["todo_read_model"] = object(model)
+	back, err := Return(kept, object(native), nil, caseClock)
+	if err != nil || !bytes.Equal(back.State, kept.State) || back.Findings == nil {
+		t.Errorf("%v: the file changed, or the long text is not named: %v", err, back.Findings)
+	}
+}
