@@ -31,19 +31,25 @@ type rig struct {
 
 func newRig(t *testing.T, name string) *rig {
 	t.Helper()
-	place, err := authority.NewPlace(filepath.Join(fixture.Copy(t, name), "runtime"), goal)
+	r := &rig{T: t}
+	r.moveTo(filepath.Join(fixture.Copy(t, name), "runtime"))
+	return r
+}
+
+// moveTo makes a flow over the Goal at a runtime root.
+func (r *rig) moveTo(root string) {
+	r.Helper()
+	place, err := authority.NewPlace(root, goal)
 	if err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
 	principal, err := cutover.Principal()
 	if err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
-	r := &rig{T: t}
 	r.flow = &cutover.Flow{Place: place, Folder: manifest.Open(place), Stores: store.Opener{Wait: 2 * time.Second},
 		Clock: time.Now, Principal: principal, LockWait: 2 * time.Second,
 		Probes: func(arm authority.Kind) fence.Prober { return seesFrozen{place, arm} }}
-	return r
 }
 
 // seesFrozen is a writer that looks before it writes, in this process. The command

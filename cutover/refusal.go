@@ -131,6 +131,8 @@ func ofDisk(err error) *Refusal {
 		return &Refusal{Kind: KindUnreachable, Reason: "no_space", Sentence: "the disk is full", Err: err}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return &Refusal{Kind: KindUnreachable, Reason: "no_permission", Sentence: "this place cannot be written or read by this user", Err: err}
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EISDIR):
+		return &Refusal{Kind: KindUnreachable, Reason: "place_taken", Sentence: "something else stands where a file or folder of the goal belongs", Err: err}
 	case errors.Is(err, syscall.EIO):
 		return &Refusal{Kind: KindUnreachable, Reason: "io_error", Sentence: "the disk answered with an error", Err: err}
 	}

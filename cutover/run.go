@@ -124,6 +124,10 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	var denied *Refusal
+	if err := f.authorize(); errors.As(err, &denied) { // said now, rather than after the line was pasted
+		plan.Holds = append(plan.Holds, Hold{Code: denied.Reason, Record: f.Principal, Detail: denied.Sentence})
+	}
 	result := Result{Command: r.Command, Status: "preview", OperationID: r.OperationID,
 		MigrationID: plan.MigrationID, Phase: now.snap.Phase(), Plan: &plan, PlanDigest: digest, Report: plan.report}
 	if err := held(plan); err != nil {

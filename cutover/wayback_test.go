@@ -361,7 +361,11 @@ func TestForeignRootIsDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := r.try(cutover.Request{Command: cutover.CommandFreeze, To: cutover.Target{Kind: authority.KindSQLite}})
-	if refusal := cutover.AsRefusal(err); refusal.Reason != "permission_denied" || !strings.Contains(refusal.Sentence, "nobody") {
+	if refusal := cutover.AsRefusal(err); refusal.Reason != "permission_denied" || !strings.Contains(refusal.Holds[0].Detail, "nobody") {
 		t.Errorf("%v", err)
+	}
+	request := cutover.Request{Command: cutover.CommandFreeze, OperationID: "op-x", Execute: true, PlanDigest: "sha256:00", To: cutover.Target{Kind: authority.KindSQLite}}
+	if _, err := r.flow.Run(context.Background(), request); cutover.AsRefusal(err).Reason != "permission_denied" {
+		t.Errorf("executed: %v", err)
 	}
 }

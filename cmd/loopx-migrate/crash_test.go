@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,20 +19,6 @@ import (
 	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 	"github.com/loopx-project/loopx-migrate/store/pgstore"
 )
-
-// builtOnce is the program under test, built with the seam that breaks effects.
-var builtOnce = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "loopx-migrate-crash-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "loopx-migrate")
-	out, err := exec.Command("go", "build", "-tags", "faultinject", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
 
 // site is one Goal in a folder, and the commands that are run on it.
 type site struct {
@@ -44,7 +29,7 @@ type site struct {
 }
 
 func newSite(t *testing.T, root string, acknowledged []string) *site {
-	program, err := builtOnce()
+	program, err := faulty()
 	if err != nil {
 		t.Fatal(err)
 	}
