@@ -82,5 +82,7 @@ func (e *env) named(g globals, url string) (cutover.Ref, error) {
 		}
 		place = &h.place
 	}
-	return at.Ref(g.goalID, place)
+	ref, err := at.Ref(g.goalID, place)
+	ref.Tenant = g.tenant
+	return ref, err
 }
