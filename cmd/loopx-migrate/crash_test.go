@@ -155,7 +155,7 @@ func (s *site) truth() reply {
 
 // serverURL names a database as an operator does, over the socket.
 func serverURL(d *pgtest.Database) string {
-	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", pgtest.Admin, d.Name, d.Socket(), d.Port())
+	return d.Cluster.Cluster.URL(d.Name, pgtest.Admin)
 }
 
 // crossing is one command in one situation, and where the Goal has to end.

@@ -23,9 +23,12 @@ import (
 
 func (e *env) demoCommand() *cli.Command {
 	return &cli.Command{
-		Name:   "demo",
-		Usage:  "the whole story on a disposable copy of a real Goal",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "keep", Usage: "keep the folder and say where it is"}},
+		Name:  "demo",
+		Usage: "the whole story on a disposable copy of a real Goal",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "keep", Usage: "keep the folder and say where it is"},
+			&cli.StringFlag{Name: "to", Value: "sqlite", Usage: "sqlite, or postgres: on a private server that is gone afterwards"},
+		},
 		Action: e.action(e.demo),
 	}
 }
@@ -54,7 +57,11 @@ func (e *env) demo(ctx context.Context, c *cli.Context, g globals) (*answer, err
 		return nil, err
 	}
 	s := &story{e: e, flow: flow, began: e.now(), quiet: g.output == outputJSON}
-	err = s.tellAll(ctx)
+	stop, err := s.chooseTarget(ctx, c.String("to"))
+	if err != nil {
+		return nil, errors.Join(err, faultio.RemoveAll(dir))
+	}
+	err = errors.Join(s.tellAll(ctx), stop())
 	a := &answer{Status: statusDone}
 	a.fact("steps", s.steps)
 	a.fact("seconds", e.now().Sub(s.began).Round(10*time.Millisecond).Seconds())
@@ -104,6 +111,9 @@ type story struct {
 	began time.Time
 	quiet bool
 	steps []map[string]any
+	// to is the target of the story, as --to names it, and what people call it.
+	to     cutover.Target
+	toName string
 }
 
 func (s *story) say(text string) error {

@@ -12,7 +12,7 @@ import (
 
 // tellAll is the story, in the order of events.
 func (s *story) tellAll(ctx context.Context) error {
-	if err := s.say("A disposable copy of a real LoopX Goal moves from its file journal to SQLite,\nworks on there, and goes back with everything it got.\n\n"); err != nil {
+	if err := s.say("A disposable copy of a real LoopX Goal moves from its file journal to " + s.toName + ",\nworks on there, and goes back with everything it got.\n\n"); err != nil {
 		return err
 	}
 	for _, chapter := range []func(context.Context) error{s.inspect, s.freeze, s.copyHistory, s.compare, s.promote, s.work, s.verify, s.status, s.rollback, s.end} {
@@ -45,11 +45,11 @@ func (s *story) inspect(ctx context.Context) error {
 }
 
 func (s *story) freeze(ctx context.Context) error {
-	preview, done, took, err := s.run(ctx, cutover.Request{Command: cutover.CommandFreeze, To: cutover.Target{Kind: authority.KindSQLite}})
+	preview, done, took, err := s.run(ctx, cutover.Request{Command: cutover.CommandFreeze, To: s.to, Accept: s.accepted()})
 	if err != nil {
 		return err
 	}
-	return s.tell("freeze", "freeze --to sqlite:", fmt.Sprintf("A preview said what would be done and gave its digest (%s...); the same line with that digest and "+
+	return s.tell("freeze", "freeze --to "+string(s.to.Kind)+":", fmt.Sprintf("A preview said what would be done and gave its digest (%s...); the same line with that digest and "+
 		"--execute did it. LoopX's locks were taken, the selector was frozen, and the journal was read again behind it: bound at cursor %s. "+
 		"Then another process tried to write as LoopX would, and was refused (%s). From here on nobody writes.",
 		preview.PlanDigest[:19], done.Facts["cursor"], done.Facts["probe"]), took,
@@ -61,9 +61,9 @@ func (s *story) copyHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.tell("import", "import", fmt.Sprintf("All %s transactions were copied into a SQLite candidate that LoopX cannot see yet. It was then audited from "+
+	return s.tell("import", "import", fmt.Sprintf("All %s transactions were copied into a %s candidate that nobody takes for the authority yet. It was then audited from "+
 		"the first row to the last, and its logical digest equals the journal's (%s...).",
-		done.Facts["copied_through"], short(done.Facts["logical_digest"])), took,
+		done.Facts["copied_through"], s.toName, short(done.Facts["logical_digest"])), took,
 		map[string]any{"copied_through": done.Facts["copied_through"], "logical_digest": done.Facts["logical_digest"]})
 }
 
@@ -104,8 +104,7 @@ func (s *story) promote(ctx context.Context) error {
 func (s *story) work(ctx context.Context) error {
 	const commits = 3
 	began := s.e.now()
-	ref := ownRef(s.flow.Place, authority.KindSQLite)
-	ref.Access = cutover.AccessWrite
+	ref := s.targetRef()
 	var last authority.Applied
 	for i := range commits {
 		var err error
@@ -113,8 +112,8 @@ func (s *story) work(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.tell("work goes on", "", fmt.Sprintf("%d new transactions were committed on the SQLite store; it now ends at cursor %s.",
-		commits, last.Cursor), s.e.now().Sub(began), map[string]any{"commits": commits, "cursor": last.Cursor.String()})
+	return s.tell("work goes on", "", fmt.Sprintf("%d new transactions were committed on the %s store; it now ends at cursor %s.",
+		commits, s.toName, last.Cursor), s.e.now().Sub(began), map[string]any{"commits": commits, "cursor": last.Cursor.String()})
 }
 
 func (s *story) verify(ctx context.Context) error {

@@ -19,7 +19,8 @@ var layers = []layer{
 	{"internal/atomicfile", "internal/faultio", "files, without a notion of what is in them"},
 	{"internal/lockfile", "internal/faultio internal/atomicfile", "locks, without a notion of what they guard"},
 	{"internal/fixture", nouns + "internal/faultio internal/atomicfile", "builds test histories from the nouns and from no store's code"},
-	{"internal/pgtest", nouns + "internal/faultio internal/atomicfile", "starts a server and knows no schema"},
+	{"internal/pgserver", "", "starts a server and knows no schema"},
+	{"internal/pgtest", nouns + "internal/faultio internal/atomicfile internal/pgserver", "gives tests databases and knows no schema"},
 	{"internal/...", "internal/faultio internal/atomicfile", "internal packages serve all layers and so belong to none"},
 
 	{"authority/canonical", "", "a value's form depends on nothing"},
@@ -43,7 +44,7 @@ var layers = []layer{
 
 	{"interop", "", "holds tests alone, and they drive the built program"},
 	{"testdata/fixtures", "", "embeds the Goals that demo copies: data, no code"},
-	{"cmd/...", nouns + base + sources + "manifest fence bootstrap parity export cutover rehearsal store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
+	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
 }
 
 const (
@@ -57,7 +58,7 @@ type library struct{ module, onlyIn, reason string }
 // A library without a row here may not be imported: what is taken in has to be said.
 var libraries = []library{
 	{"modernc.org/sqlite", "store/sqlitestore", "one driver, one place that knows its pragmas and its locks"},
-	{"github.com/jackc/pgx", "store/pgstore internal/pgtest", "one driver, one place that knows its codes; pgtest starts the server it is tested with"},
+	{"github.com/jackc/pgx", "store/pgstore internal/pgserver internal/pgtest", "one driver, one place that knows its codes; pgtest starts the server it is tested with"},
 	{"github.com/urfave/cli", "cmd/...", "flags end at the command line"},
 	{"github.com/olekukonko/tablewriter", "cmd/...", "tables are for people; below cmd there are values"},
 	{"github.com/sergi/go-diff", "parity", "a text difference explains a mismatch and decides nothing"},
@@ -101,6 +102,7 @@ var exceptions = []exception{
 	{"rehearsal", "", "os.MkdirTemp os.RemoveAll", "disposable copies, which no crash can hurt"},
 	{"store/sqlitestore", "snapshot.go", "os.MkdirTemp os.RemoveAll", "a private copy to read from: a crash leaves litter in the temporary folder, never state"},
 	{"internal/fixture", "", "os.*", "lays out test Goals in a test's own folder"},
+	{"internal/pgserver", "", "os.*", "lays out a disposable server in a temporary folder"},
 	{"internal/pgtest", "", "os.*", "lays out a test server in a test's own folder"},
 	{"store/storetest", "", "os.*", "spoils stores in a test's own folder"},
 }

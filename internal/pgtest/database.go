@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/loopx-project/loopx-migrate/internal/pgserver"
 )
 
 var (
@@ -20,13 +22,27 @@ var (
 	serial  atomic.Int64
 )
 
+// Admin is the superuser of every cluster.
+const Admin = pgserver.Admin
+
+// Cluster is a running server of the tests.
+type Cluster struct{ *pgserver.Cluster }
+
+func begin(bin string) (*Cluster, error) {
+	c, err := pgserver.New(bin)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{c}, nil
+}
+
 const skipped = "PostgreSQL tests skipped: no server programs (initdb, postgres) were found"
 
 // Main runs a package's tests and stops its server afterwards. The result is for os.Exit.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared != nil {
-		if err := shared.remove(); err != nil {
+		if err := shared.Remove(); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping the test server:", err)
 			return 1
 		}
@@ -37,7 +53,7 @@ func Main(m *testing.M) int {
 // Server is the package's server, started if it is not running.
 func Server(t testing.TB) *Cluster {
 	t.Helper()
-	bin := programs()
+	bin := pgserver.Programs()
 	if bin == "" {
 		if os.Getenv("LOOPX_MIGRATE_REQUIRE_PG") == "1" {
 			t.Fatal(skipped)
@@ -45,7 +61,7 @@ func Server(t testing.TB) *Cluster {
 		fmt.Fprintln(os.Stderr, skipped)
 		t.Skip(skipped)
 	}
-	once.Do(func() { shared, failure = start(bin) })
+	once.Do(func() { shared, failure = begin(bin) })
 	if failure != nil {
 		t.Fatal(failure)
 	}
@@ -56,12 +72,12 @@ func Server(t testing.TB) *Cluster {
 func Own(t testing.TB) *Cluster {
 	t.Helper()
 	Server(t) // skips when there are no programs
-	c, err := start(programs())
+	c, err := begin(pgserver.Programs())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.remove(); err != nil {
+		if err := c.Remove(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -89,7 +105,7 @@ func (c *Cluster) Database(t testing.TB) *Database {
 func (c *Cluster) execute(t testing.TB, statements ...string) {
 	t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, c.socketDSN("postgres", Admin))
+	conn, err := pgx.Connect(ctx, c.Cluster.DSN("postgres", Admin))
 	if err != nil {
 		t.Fatalf("connecting to the test server: %v\n%s", err, c.Log())
 	}
@@ -106,20 +122,20 @@ func (c *Cluster) execute(t testing.TB, statements ...string) {
 func (d *Database) Role(t testing.TB, label string) string {
 	t.Helper()
 	name := d.Name + "_" + label
-	d.execute(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, d.password))
+	d.execute(t, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, d.Password()))
 	return name
 }
 
 // DSN addresses the database over the Unix socket.
-func (d *Database) DSN(role string) string { return d.socketDSN(d.Name, role) }
+func (d *Database) DSN(role string) string { return d.Cluster.Cluster.DSN(d.Name, role) }
 
 // URL addresses the database over the loopback, or through a proxy when port is its
 // port, with the password in it.
 func (d *Database) URL(role string, port int) string {
 	if port == 0 {
-		port = d.port
+		port = d.Port()
 	}
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, d.password), Host: "127.0.0.1:" + strconv.Itoa(port),
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(role, d.Password()), Host: "127.0.0.1:" + strconv.Itoa(port),
 		Path: d.Name, RawQuery: "sslmode=disable"}
 	return u.String()
 }

@@ -42,7 +42,7 @@ func NewProxy(t testing.TB, c *Cluster, fate func(n int) Fate) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, server: "127.0.0.1:" + strconv.Itoa(c.port), fate: fate, open: map[net.Conn]bool{}}
+	p := &Proxy{listener: listener, server: "127.0.0.1:" + strconv.Itoa(c.Port()), fate: fate, open: map[net.Conn]bool{}}
 	p.wait.Go(p.serve)
 	t.Cleanup(func() {
 		p.Close()

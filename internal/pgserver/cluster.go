@@ -1,4 +1,8 @@
-package pgtest
+// Package pgserver starts a private PostgreSQL server: a cluster of its own in a
+// temporary folder, on a Unix socket and a random port of the loopback, fsync on, as a
+// user that is not root. It is stopped by Remove, and by the kernel when this process
+// dies. The tests stand on it (internal/pgtest), and so does the demo.
+package pgserver
 
 import (
 	"bytes"
@@ -39,8 +43,8 @@ type Cluster struct {
 	exited  chan struct{}
 }
 
-// programs finds the folder with initdb and postgres, empty when there is none.
-func programs() string {
+// Programs finds the folder with initdb and postgres, empty when there is none.
+func Programs() string {
 	if named := os.Getenv("LOOPX_MIGRATE_PG_BIN"); named != "" {
 		return named
 	}
@@ -61,8 +65,8 @@ func version(path string) int {
 	return n
 }
 
-// start makes a cluster and starts it.
-func start(bin string) (*Cluster, error) {
+// New makes a cluster with the programs in a folder and starts it.
+func New(bin string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("/tmp", "lmpg")
 	if err != nil {
 		return nil, err
@@ -72,7 +76,7 @@ func start(bin string) (*Cluster, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := c.Start(); err != nil {
-		return nil, errors.Join(err, c.remove())
+		return nil, errors.Join(err, c.Remove())
 	}
 	return c, nil
 }
@@ -192,7 +196,7 @@ func (c *Cluster) launch(deadline time.Time) error {
 func (c *Cluster) awaitAnswer(deadline time.Time) error {
 	for {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
-		conn, err := pgx.Connect(ctx, c.socketDSN("postgres", Admin))
+		conn, err := pgx.Connect(ctx, c.DSN("postgres", Admin))
 		cancel()
 		if err == nil {
 			return conn.Close(context.Background())
@@ -228,7 +232,8 @@ func (c *Cluster) signal(signal os.Signal) {
 	c.process = nil
 }
 
-func (c *Cluster) remove() error {
+// Remove stops the server and removes its folder.
+func (c *Cluster) Remove() error {
 	c.Stop()
 	return os.RemoveAll(c.dir)
 }
@@ -255,6 +260,12 @@ func (c *Cluster) Program(name string) string { return filepath.Join(c.bin, name
 // Socket is the folder of the Unix socket, which trusts everybody.
 func (c *Cluster) Socket() string { return c.dir }
 
-func (c *Cluster) socketDSN(database, role string) string {
+// DSN addresses a database over the Unix socket, as libpq spells it.
+func (c *Cluster) DSN(database, role string) string {
 	return strings.Join([]string{"host=" + c.dir, "port=" + strconv.Itoa(c.port), "dbname=" + database, "user=" + role}, " ")
+}
+
+// URL addresses a database over the Unix socket, as an operator names it.
+func (c *Cluster) URL(database, role string) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", role, database, c.dir, c.port)
 }
