@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -50,12 +51,17 @@ func journal(b *testing.B, name string) (dir string, size int64) {
 
 func makeJournal(b *testing.B, dir, name string) {
 	b.Helper()
-	steps := fixture.History(1, 1000, 80, 400)
+	makeJournalOf(b, dir, name, fixture.Steps(fixture.History(1, 1000, 80, 400)))
+}
+
+// makeJournalOf writes a journal in format v0, in v1, or in v0 respelled.
+func makeJournalOf(b testing.TB, dir, name string, steps []fixture.Step) {
+	b.Helper()
 	if name == "v1" {
 		must(b, os.WriteFile(filestore.IdentityPath(dir), []byte(fixture.Identity), 0o600))
 		store := open(b, filestore.Options{Dir: dir, GoalID: fixture.HistoryGoal})
 		_, err := store.Append(context.Background(), authority.Applied{}, func(yield func(authority.Transaction, error) bool) {
-			for s := range steps {
+			for _, s := range steps {
 				if !yield(authority.Transaction{OperationID: s.OperationID, Events: s.Events, Projection: s.Projection, Receipts: s.Receipts}, nil) {
 					return
 				}
@@ -64,7 +70,7 @@ func makeJournal(b *testing.B, dir, name string) {
 		must(b, err)
 		return
 	}
-	path, _ := fixture.FileV0(b, dir, fixture.HistoryGoal, steps)
+	path, _ := fixture.FileV0(b, dir, fixture.HistoryGoal, slices.Values(steps))
 	if name == "respelled" {
 		respell(b, path)
 	}

@@ -51,10 +51,15 @@ func (s *Store) CheckCommit(ctx context.Context, request authority.CommitRequest
 		return s.refuse("commit", err)
 	}
 	defer base.close()
+	return s.refuse("commit", s.writable(ctx, base, next))
+}
+
+// writable refuses what a commit would be refused for that met no conflict.
+func (s *Store) writable(ctx context.Context, base *base, next *row) error {
 	if s.options.Access == ReadOnly { // a conflict is an answer that a handle for reading can give too
-		return s.refuse("commit", readOnly())
+		return readOnly()
 	}
-	return s.refuse("commit", s.rehearse(ctx, base, next))
+	return s.rehearse(ctx, base, next)
 }
 
 // Append appends many transactions under this store's own revisions, as one

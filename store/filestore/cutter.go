@@ -94,6 +94,7 @@ type cutter struct {
 	next      authority.Cursor
 	previous  string // revision that the newest row claims
 	unproved  bool   // no row was read before the next
+	proved    bool   // the document was proved and is the same: the form of its rows is not looked at
 	tracker   canonical.Tracker
 	rebuild   *rebuilder
 	state     *canonical.State // format v1: the newest projection

@@ -28,7 +28,9 @@ func (c *cutter) cutPlain(r *row, arena *[]byte) error {
 			c.last = len(text)
 			r.span = span{start, start + int64(len(text))}
 			r.entry = parts.of(text)
-			c.length = len(r.projection)
+			if c.length = len(r.projection); c.proved {
+				return nil
+			}
 			return c.proveForm(r)
 		}
 		if c.more() != nil {
@@ -82,9 +84,9 @@ func (c *cutter) findParts(text []byte, cursor authority.Cursor) (p parts, ok bo
 	c.mark = append(c.mark[:0], `,"provider_revision":"file:`...)
 	c.mark = append(strconv.AppendUint(c.mark, uint64(cursor), 10), ':')
 	p.projection = s.until(c.mark, c.length)
-	s.expect(`,"provider_revision":`)
+	s.expect(revisionName)
 	p.revision = s.value()
-	s.expect(`,"receipts":`)
+	s.expect(receiptsName)
 	p.receipts = s.value()
 	s.expect("}")
 	p.end = s.pos

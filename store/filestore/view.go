@@ -1,24 +1,26 @@
 package filestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
+	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
-	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
-// View audits the document and keeps it open, with the place of each row (8
+// View audits the document and keeps it open, with the place of each row (12
 // bytes) and of each operation id (20 bytes and a map's overhead). Its answers
 // are read from that open file: a commit that replaces the document does not
 // disturb it. A file that is changed in place, which no writer of LoopX does, is
-// refused as unavailable from then on.
+// refused as unavailable from then on; that it was not changed is why what the
+// audit proved is not proved again.
+//
+// The view answers CheckCommit, too, for the document as it was proved.
 func (s *Store) View(ctx context.Context) (authority.View, error) {
 	v := &view{store: s}
 	w := &walk{audited: true, visit: func(r *row) error {
 		v.at = append(v.at, r.span.start)
+		v.tails = append(v.tails, r.tail())
 		return nil
 	}}
 	var err error
@@ -33,8 +35,12 @@ type view struct {
 	store      *Store
 	document   *document // nil when there is none
 	lineage    authority.Lineage
-	at         []int64 // byte offset of each row
+	at         []int64  // byte offset of each row
+	tails      []uint32 // length of what follows its projection, in LoopX's own spelling of v0
 	operations map[operationKey]uint32
+
+	mu     sync.Mutex
+	cutter *cutter // behind the last row of the newest page, from which the next one goes on
 }
 
 // Kind is KindFile.
@@ -70,7 +76,7 @@ func (v *view) Load(context.Context) (authority.Head, error) {
 	return v.document.head(), nil
 }
 
-// Receipt reads the operation's row.
+// Receipt reads what it needs of the operation's row.
 func (v *view) Receipt(ctx context.Context, operationID string) (authority.Receipt, error) {
 	receipt, err := v.receipt(ctx, operationID)
 	return receipt, v.store.refuse("receipt", err)
@@ -86,18 +92,20 @@ func (v *view) receipt(ctx context.Context, operationID string) (authority.Recei
 		absent.OperationID = operationID
 		return authority.Receipt{}, absent
 	}
-	var receipt authority.Receipt
-	err := v.read(ctx, authority.Cursor(cursor), authority.Cursor(cursor), func(r *row) error {
-		if r.operationID != operationID {
-			return v.moved()
-		}
-		receipt = authority.Receipt{Cursor: r.place, Revision: authority.Revision(r.claimed), Receipts: bytes.Clone(r.entry.receipts)}
-		return nil
-	})
-	return receipt, err
+	if err := errors.Join(v.unchanged(), ctx.Err()); err != nil {
+		return authority.Receipt{}, err
+	}
+	found, err := v.excerpt(int(cursor - 1))
+	if err == nil && found.operation != operationID {
+		err = v.moved()
+	}
+	if err != nil {
+		return authority.Receipt{}, err
+	}
+	return authority.Receipt{Cursor: authority.Cursor(cursor), Revision: authority.Revision(found.revision), Receipts: found.receipts}, nil
 }
 
-// Scan reads the rows of the page and the one after it.
+// Scan reads the rows of the page. The audit proved that there are more, and read them.
 func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (authority.Page, error) {
 	page, err := v.scan(ctx, after, limit)
 	return page, v.store.refuse("scan", err)
@@ -115,57 +123,65 @@ func (v *view) scan(ctx context.Context, after authority.Cursor, limit int) (aut
 	if after == end {
 		return page, nil
 	}
-	// One row more than the limit is read, as the proof that there is more.
-	last := end
+	page.Next = end
 	if uint64(limit) < uint64(end-after) {
-		last = after + authority.Cursor(limit) + 1
+		page.Next, page.HasMore = after+authority.Cursor(limit), true
 	}
-	err := v.read(ctx, after+1, last, func(r *row) error {
-		if len(page.Transactions) == limit {
-			page.HasMore = true
-			return nil
-		}
-		page.Transactions = append(page.Transactions, r.clone())
-		page.Next = r.place
-		return nil
-	})
+	var err error
+	page.Transactions, err = v.read(ctx, after+1, page.Next)
 	if err != nil {
 		return authority.Page{}, err
 	}
 	return page, nil
 }
 
-// read shows the rows first to last, which exist.
-func (v *view) read(ctx context.Context, first, last authority.Cursor, see func(*row) error) error {
+// read returns the rows first to last, which exist.
+func (v *view) read(ctx context.Context, first, last authority.Cursor) (rows []authority.Transaction, err error) {
 	if err := v.unchanged(); err != nil {
-		return err
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := v.cutterAt(first)
+	if c.end = v.document.rows.end; last < authority.Cursor(len(v.at)) {
+		c.end = v.at[last]
+	}
+	var arena []byte
+	for c.next <= last {
+		wanted := c.next >= first // the rows before are only replayed
+		if arena = arena[:0]; wanted {
+			arena = make([]byte, 0, cap(arena)) // it is the caller's from here on
+		}
+		r, err := c.cut(&arena)
+		if err != nil {
+			return nil, v.moved().because(err)
+		}
+		if !wanted {
+			continue
+		}
+		if err := errors.Join(r.check(), r.inOrder(), ctx.Err()); err != nil {
+			return nil, err
+		}
+		rows = append(rows, r.transaction())
+	}
+	v.cutter = c
+	return rows, nil
+}
+
+// cutterAt is a cutter in front of a row, or in front of the checkpoint that covers
+// it. It is forgotten when it is given away: one that failed is not used again.
+func (v *view) cutterAt(first authority.Cursor) *cutter {
+	c := v.cutter
+	if v.cutter = nil; c != nil && c.next == first {
+		return c
 	}
 	from := first
 	if v.document.header.format == authority.FormatFileV1 {
 		from = (first-1)/checkpointEvery*checkpointEvery + 1
 	}
-	c := newCutter(v.document, start{cursor: from, offset: v.at[from-1]})
-	if last < authority.Cursor(len(v.at)) {
-		c.end = v.at[last]
-	}
-	var arena []byte
-	for place := from; place <= last; place++ {
-		arena = arena[:0]
-		r, err := c.cut(&arena)
-		if err != nil {
-			return v.moved().because(err)
-		}
-		if place < first {
-			continue
-		}
-		if err := errors.Join(r.check(), r.inOrder(), ctx.Err()); err != nil {
-			return err
-		}
-		if err := see(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	c = newCutter(v.document, start{cursor: from, offset: v.at[from-1]})
+	c.proved = true
+	return c
 }
 
 // unchanged proves that the open file was not written to since the audit.
@@ -186,71 +202,25 @@ func (v *view) moved() *refusal {
 	return r
 }
 
-// Operations reads the beginning of each row. Its cursor, events and operation id
-// come first in both formats, so that projections are not read.
-func (v *view) Operations(ctx context.Context) ([]string, error) {
-	operations := make([]string, 0, len(v.at))
+// CheckCommit decides as Commit would on the document as it was proved, from the
+// operation ids that the audit met, and reads no row.
+func (v *view) CheckCommit(ctx context.Context, request authority.CommitRequest) error {
 	if v.document == nil {
-		return operations, nil
+		return v.store.CheckCommit(ctx, request)
 	}
-	if err := v.unchanged(); err != nil {
-		return nil, v.store.refuse("audit", err)
+	next, err := normalise(request)
+	if err == nil {
+		err = v.unchanged()
 	}
-	for i := range v.at {
-		operation, err := v.operation(i)
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return nil, v.store.refuse("audit", err)
-		}
-		operations = append(operations, operation)
+	if err != nil {
+		return v.store.refuse("commit", err)
 	}
-	return operations, nil
-}
-
-// prefixSize is how much of a row is read to find its operation id.
-const prefixSize = 4 << 10
-
-func (v *view) operation(i int) (string, error) {
-	end := v.document.rows.end
-	if i+1 < len(v.at) {
-		end = v.at[i+1]
+	head := v.document.head()
+	stands := &base{document: v.document, identity: v.document.identity, projection: head.Projection,
+		head: authority.Applied{Cursor: head.Cursor, Revision: head.Revision}, operations: v.operations}
+	err = stands.conflict(func(head authority.Applied) bool { return head.Revision == request.Expected }, next)
+	if err == nil {
+		err = v.store.writable(ctx, stands, next)
 	}
-	for size := int64(prefixSize); ; size *= 8 {
-		text := make([]byte, min(size, end-v.at[i]))
-		if _, err := v.document.file.ReadAt(text, v.at[i]); err != nil && !errors.Is(err, io.EOF) {
-			return "", unreadable(err)
-		}
-		if operation, ok := v.operationOf(text, end-v.at[i] <= size); ok {
-			return operation, nil
-		}
-		if size >= end-v.at[i] {
-			return "", v.moved()
-		}
-	}
-}
-
-// operationOf finds the operation id in the beginning of an element, or in all of it.
-func (v *view) operationOf(text []byte, whole bool) (string, bool) {
-	if v.document.respelled {
-		if !whole {
-			return "", false
-		}
-		var f framer
-		n, _ := f.feed(text)
-		element, err := canonical.Append(nil, text[:n])
-		if err != nil {
-			return "", false
-		}
-		return identifier(parseEntry(element).operation)
-	}
-	s := splitter{text: text}
-	s.expect(`{"cursor":`)
-	s.value()
-	s.expect(`,"events":`)
-	s.value()
-	s.expect(`,"operation_id":`)
-	at := s.value()
-	if s.stuck() {
-		return "", false
-	}
-	return identifier(text[at[0]:at[1]])
+	return v.store.refuse("commit", err)
 }

@@ -14,7 +14,7 @@ type scrutiny int
 
 const (
 	proving  scrutiny = iota
-	trusting          // an audit has proved the same snapshot: rebuild, hash nothing
+	trusting          // an audit has proved the same snapshot: replay, hash nothing
 )
 
 // replayer rebuilds states row by row and proves each row against the one before.
@@ -40,14 +40,12 @@ func (p *replayer) stand(cursor uint64, digest string, state []byte) (err error)
 // seal starts from a checkpoint: the row's digest must be the checkpoint's and its
 // commit digest must come out. Its own delta and parent are not looked at, as in LoopX.
 func (p *replayer) seal(r record, checkpoint []byte, digest string) error {
-	if p.scrutiny == proving {
-		sum := authority.DigestOf(checkpoint)
-		if !equals(sum, digest) || digest != r.state {
-			return violation(checkpointDigest).field("checkpoints.projection_digest").at(r.cursor)
-		}
-		if err := p.prove(r, checkpoint); err != nil {
-			return err
-		}
+	sum := authority.DigestOf(checkpoint)
+	if !equals(sum, digest) || digest != r.state {
+		return violation(checkpointDigest).field("checkpoints.projection_digest").at(r.cursor)
+	}
+	if err := p.prove(r, checkpoint); err != nil {
+		return err
 	}
 	return p.stand(r.cursor, digest, checkpoint)
 }
@@ -163,21 +161,8 @@ func (s *session) window(ctx context.Context, first, last uint64, visit func(rec
 	if err != nil {
 		return err
 	}
-	rows, err := s.query("SELECT "+commitColumns+
-		" FROM commits WHERE cursor BETWEEN ? AND ? ORDER BY cursor", int64(start), int64(last))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	p := replayer{scrutiny: s.scrutiny, identity: s.identity, cursor: start - 1}
-	for rows.Next() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		r, err := scanRecord(rows)
-		if err != nil {
-			return err
-		}
+	p := replayer{identity: s.identity, cursor: start - 1}
+	err = s.records(ctx, start, last, func(r record) error {
 		if r.cursor == start {
 			err = p.seal(r, projection, digest)
 		} else {
@@ -186,15 +171,33 @@ func (s *session) window(ctx context.Context, first, last uint64, visit func(rec
 		if err == nil && r.cursor >= first {
 			err = visit(r, p.state)
 		}
+		return err
+	})
+	if err == nil && p.cursor != last {
+		err = violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
+	}
+	return err
+}
+
+// records decodes the rows first to last, as far as they are there.
+func (s *session) records(ctx context.Context, first, last uint64, visit func(record) error) (err error) {
+	rows, err := s.query("SELECT "+commitColumns+
+		" FROM commits WHERE cursor BETWEEN ? AND ? ORDER BY cursor", int64(first), int64(last))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r, err := scanRecord(rows)
+		if err == nil {
+			err = visit(r)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	if p.cursor != last {
-		return violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
-	}
-	return nil
+	return rows.Err()
 }

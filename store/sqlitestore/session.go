@@ -26,7 +26,6 @@ type session struct {
 	admitted memory // when the identity was checked
 	counted  memory // when the rows were counted
 	rows     uint64 // how many there were, 1..rows without a gap
-	scrutiny scrutiny
 }
 
 // memory is something proved at one PRAGMA data_version, which changes when, and

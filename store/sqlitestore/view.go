@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"sync"
@@ -19,9 +20,10 @@ type view struct {
 	lineage authority.Lineage
 	head    ending
 
-	mu   sync.Mutex
-	lens *lens // nil when the database was absent
-	done bool
+	mu     sync.Mutex
+	lens   *lens     // nil when the database was absent
+	behind *replayer // the last row of the newest page, from which the next one goes on
+	done   bool
 }
 
 var errMoved = errors.New("the database was written after the view was made")
@@ -75,7 +77,6 @@ func (v *view) prove(ctx context.Context, a *audit) (err error) {
 	}
 	v.lineage = a.lineage
 	v.head, err = v.lens.ending()
-	v.lens.scrutiny = trusting
 	return err
 }
 
@@ -163,28 +164,84 @@ func (s *session) provedReceipt(operationID string) (receipt authority.Receipt, 
 	if s == nil || !utf8.ValidString(operationID) {
 		return receipt, missing()
 	}
-	cursor, err := s.find(operationID)
+	var cursor int64
+	var receipts any
+	err = s.row([]any{&cursor, &receipts}, "SELECT cursor, receipts FROM commits WHERE operation_id = ?", operationID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return receipt, missing()
+	}
 	if err != nil {
 		return receipt, err
 	}
-	if cursor == 0 {
-		return receipt, missing()
-	}
-	r, err := s.commitAt(cursor)
-	return authority.Receipt{Cursor: authority.Cursor(cursor), Revision: revision(s.identity, cursor), Receipts: r.receipts}, err
+	receipt = authority.Receipt{Cursor: authority.Cursor(cursor), Revision: revision(s.identity, uint64(cursor))}
+	receipt.Receipts, _, err = jsonColumn("commits.receipts", receipts)
+	return receipt, err
 }
 
-// Scan rebuilds the page from the covering checkpoint.
+// Scan goes on from the page before, or rebuilds from the covering checkpoint. The
+// audit proved the rows, and that there are more.
 func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (authority.Page, error) {
 	var page authority.Page
 	err := checkLimit(limit)
 	if err == nil {
 		err = v.read(ctx, func(in *session) (err error) {
-			page, err = in.page(ctx, after, limit, v.head)
+			page, err = v.page(ctx, in, after, limit)
 			return err
 		})
 	}
 	return page, v.store.answer("scan", err, unreadable)
+}
+
+func (v *view) page(ctx context.Context, in *session, after authority.Cursor, limit int) (authority.Page, error) {
+	first, last, err := pageBounds(after, limit, v.head.cursor)
+	page := authority.Page{Next: after}
+	if err != nil || first > last {
+		return page, err
+	}
+	wanted := min(last, uint64(after)+uint64(limit))
+	page.Next, page.HasMore = authority.Cursor(wanted), last > wanted
+	p, from, err := v.replayer(in, first)
+	if err != nil {
+		return authority.Page{}, err
+	}
+	err = in.records(ctx, from, wanted, func(r record) error {
+		if r.cursor != p.cursor { // a replayer on a checkpoint has the row's state already
+			if err := p.step(r); err != nil {
+				return err
+			}
+		}
+		if r.cursor < first {
+			return nil
+		}
+		page.Transactions = append(page.Transactions, in.transaction(r, p.state))
+		p.spare = nil // the text is the caller's from here on
+		return nil
+	})
+	if err != nil {
+		return authority.Page{}, err
+	}
+	if p.cursor != wanted {
+		return authority.Page{}, violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
+	}
+	v.behind = p
+	return page, nil
+}
+
+// replayer is one that leads to a row, and the row to go on with. It stands on the row
+// before, or on the checkpoint that covers it, which is then gone on with. The view forgets
+// it meanwhile: one that failed is not used again.
+func (v *view) replayer(in *session, to uint64) (p *replayer, from uint64, err error) {
+	p = v.behind
+	if v.behind = nil; p != nil && p.cursor == to-1 {
+		return p, to, nil
+	}
+	start := covering(to)
+	projection, digest, _, err := in.checkpoint(start)
+	if err != nil {
+		return nil, 0, err
+	}
+	p = &replayer{scrutiny: trusting, identity: in.identity}
+	return p, start, p.stand(start, digest, projection)
 }
 
 // Operations lists every operation id in cursor order.
