@@ -2,8 +2,13 @@ package cutover
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"io"
+	"math"
+	"os"
 	"slices"
+	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -44,23 +49,63 @@ func (f *Flow) parity(ctx context.Context, m *manifest.Manifest, options ParityO
 	return f.compareArms(ctx, options, f.source(m).home(AccessUntouched), target)
 }
 
+// compareArms views the arms side by side, and hashes meanwhile what they keep.
 func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...Ref) (_ parity.Report, err error) {
-	var arms []parity.Arm
-	for _, ref := range refs {
-		store, err := f.Stores.Open(ctx, ref)
-		if err != nil {
-			return parity.Report{}, err
-		}
-		defer closing(store, &err)
+	arms, errs := make([]arm, len(refs)), make([]error, 2*len(refs))
+	var views sync.WaitGroup
+	for i, ref := range refs {
 		f.tell(Progress{Act: "verify", Arm: string(ref.Kind)})
-		view, err := store.View(ctx)
-		if err != nil {
-			return parity.Report{}, err
+		arms[i].Name, arms[i].Digest = string(ref.Kind), bytesOf(ref)
+		views.Go(func() { errs[2*i] = arms[i].open(ctx, f.Stores, ref) })
+		if arms[i].Digest != nil {
+			views.Go(func() { arms[i].Before, errs[2*i+1] = arms[i].Digest(ctx) })
 		}
-		defer closing(view, &err)
-		arms = append(arms, parity.Arm{Name: string(ref.Kind), View: view, CheckCommit: store.CheckCommit, Digest: bytesOf(ref)})
 	}
-	return parity.Compare(ctx, arms, options)
+	views.Wait()
+	compared := make([]parity.Arm, len(refs))
+	for i := range arms {
+		defer closing(&arms[i], &err)
+		compared[i] = arms[i].Arm
+	}
+	if err := errors.Join(errs...); err != nil {
+		return parity.Report{}, err
+	}
+	return parity.Compare(ctx, compared, options)
+}
+
+// arm is a side of a comparison with what has to be closed behind it.
+type arm struct {
+	parity.Arm
+	store History
+}
+
+// open views the store. A view that can decide on a commit itself spares the store
+// from proving the whole history again for each.
+func (a *arm) open(ctx context.Context, stores Stores, ref Ref) (err error) {
+	if a.store, err = stores.Open(ctx, ref); err != nil {
+		return err
+	}
+	if a.View, err = a.store.View(ctx); err != nil {
+		return err
+	}
+	a.CheckCommit = a.store.CheckCommit
+	if view, ok := a.View.(interface {
+		CheckCommit(context.Context, authority.CommitRequest) error
+	}); ok {
+		a.CheckCommit = view.CheckCommit
+	}
+	return nil
+}
+
+// Close closes the view before its store.
+func (a *arm) Close() (err error) {
+	if a.View != nil {
+		err = a.View.Close()
+	}
+	if a.store != nil {
+		err = errors.Join(err, a.store.Close())
+	}
+	return err
 }
 
 // bytesOf hashes what a store keeps, to see that a comparison left it alone. A source
@@ -69,10 +114,35 @@ func bytesOf(ref Ref) func(context.Context) (authority.Digest, error) {
 	if ref.Access != AccessUntouched || ref.Path == "" {
 		return nil
 	}
-	return func(context.Context) (authority.Digest, error) {
-		digest, _, err := digestFile(ref.Path)
-		return digest, err
+	return func(context.Context) (authority.Digest, error) { return digestParts(ref.Path) }
+}
+
+// digestParts hashes the two halves of a file side by side and returns the digest of
+// their digests.
+func digestParts(path string) (authority.Digest, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return authority.Digest{}, err
 	}
+	defer closing(file, &err)
+	info, err := file.Stat()
+	if err != nil {
+		return authority.Digest{}, err
+	}
+	half := info.Size() / 2
+	ends := []int64{0, half, math.MaxInt64}
+	var parts [2][sha256.Size]byte
+	var errs [2]error
+	var hashing sync.WaitGroup
+	for i := range parts {
+		hashing.Go(func() {
+			sum := sha256.New()
+			_, errs[i] = io.Copy(sum, io.NewSectionReader(file, ends[i], ends[i+1]-ends[i]))
+			sum.Sum(parts[i][:0])
+		})
+	}
+	hashing.Wait()
+	return authority.DigestOf(append(parts[0][:], parts[1][:]...)), errors.Join(errs[:]...)
 }
 
 // comparison is the verdict to be recorded.

@@ -130,7 +130,11 @@ func (s serverSide) bringBack(ctx context.Context) error {
 		if _, err := store.Load(ctx); !errors.Is(err, authority.ErrMissing) {
 			return err // it was brought back, or never was set aside
 		}
-		_, err := standing.BringBack(ctx, rollbackFence(s.m))
+		kept, err := standing.SetAside(ctx, rollbackFence(s.m)) // set aside already, it says under which id
+		if err != nil {
+			return err
+		}
+		_, err = standing.BringBack(ctx, kept)
 		return err
 	})
 }

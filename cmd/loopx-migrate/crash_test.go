@@ -336,7 +336,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 // finished reports whether the command had done its work when it was broken.
 func (c crossing) finished(broken, status reply) bool {
 	done := map[string]string{"promote": "promoted", "cutover": "promoted", "rollback": "rolled_back"}
-	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[c.name]
+	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[strings.TrimSuffix(c.name, "-server")]
 }
 
 // resume finishes the step. A cutover that could not have a lock before anything was
