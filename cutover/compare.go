@@ -119,7 +119,7 @@ func bytesOf(ref Ref) func(context.Context) (authority.Digest, error) {
 
 // digestParts hashes the two halves of a file side by side and returns the digest of
 // their digests.
-func digestParts(path string) (authority.Digest, error) {
+func digestParts(path string) (_ authority.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return authority.Digest{}, err

@@ -16,8 +16,11 @@ type Arm struct {
 	// writing. Nil where there is no store to ask; the report says so.
 	CheckCommit func(context.Context, authority.CommitRequest) error
 	// Digest hashes what the arm keeps durably; it is taken before and after.
-	// Nil for an arm that need not stay untouched.
+	// Nil for an arm that need not stay untouched. Arms are hashed side by side.
 	Digest func(context.Context) (authority.Digest, error)
+	// Before is the digest before, where it was taken when the view was made; zero
+	// lets Compare take it.
+	Before authority.Digest
 
 	// Head gives the head of an arm without a journal (View is nil): the legacy
 	// files, through the compatibility projection that Projection names.
@@ -103,7 +106,7 @@ func newComparison(arms []Arm, options Options) (*comparison, error) {
 			journals++
 		}
 		names[arm.Name] = true
-		c.sides = append(c.sides, &side{Arm: arm})
+		c.sides = append(c.sides, &side{Arm: arm, before: arm.Before})
 	}
 	if len(arms) < 2 || len(arms) > 3 || len(names) != len(arms) || journals == 0 {
 		return nil, ErrArms

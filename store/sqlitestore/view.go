@@ -214,7 +214,8 @@ func (v *view) page(ctx context.Context, in *session, after authority.Cursor, li
 			return nil
 		}
 		page.Transactions = append(page.Transactions, in.transaction(r, p.state))
-		p.spare = nil // the text is the caller's from here on
+		// The text is the caller's from here on. The next is hardly longer.
+		p.spare = make([]byte, 0, len(p.state)+len(p.state)/16)
 		return nil
 	})
 	if err != nil {
