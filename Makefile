@@ -7,6 +7,7 @@
 #   make fuzz      every fuzz target for FUZZTIME each (default 5m)
 #   make bench     every benchmark that matches BENCH (default all)
 #   make golden    rewrite the golden files; read the difference before you commit it
+#   make pg-matrix the PostgreSQL tests against servers 16, 17 and 18 from npm
 #   make interop   against a real LoopX, installed into .interop (Python 3.11, npm)
 
 SHELL := /bin/bash
@@ -33,7 +34,7 @@ LINT := .tools/golangci-lint-$(LINT_VERSION)
 with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -E '^//go:build .*$(1)' . | xargs -r -n1 dirname | sort -u)
 with_text = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -F '$(1)' . | xargs -r -n1 dirname | sort -u)
 
-.PHONY: check build vet lint test crash race fuzz bench golden interop
+.PHONY: check build vet lint test crash race fuzz bench golden interop pg-matrix
 
 check: build vet lint test crash race
 
@@ -93,3 +94,14 @@ interop:
 	if grep -E '^ *--- SKIP' .interop/test.log; then echo 'interop: LoopX is installed, but tests skipped it'; exit 1; fi; \
 	if ! grep -qE '^--- PASS' .interop/test.log; then echo 'interop: no test ran'; exit 1; fi; \
 	echo "interop: $$(grep -cE '^ *--- PASS' .interop/test.log) tests passed against $$(.interop/loopx/bin/loopx --version)"
+
+# Version 15 is what Debian 12 has and what all other targets use. npm carries the
+# programs of later ones; scripts/pg-install.sh puts them into .pg.
+PG_VERSIONS ?= 16 17 18
+pg-matrix:
+	@for version in $(PG_VERSIONS); do \
+		programs=$$(scripts/pg-install.sh $$version) || exit $$?; \
+		echo "PostgreSQL $$version"; \
+		LOOPX_MIGRATE_REQUIRE_PG=1 LOOPX_MIGRATE_PG_BIN="$$programs" $(GO) test -count=1 -timeout $(TIMEOUT) ./store/pgstore; \
+		LOOPX_MIGRATE_REQUIRE_PG=1 LOOPX_MIGRATE_PG_BIN="$$programs" $(GO) test -count=1 -timeout $(TIMEOUT) -run 'PostgreSQL|Server' ./cutover; \
+	done
