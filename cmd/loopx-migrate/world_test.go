@@ -168,6 +168,9 @@ func databaseOperations(t testing.TB, path string) []string {
 		}
 		ids = append(ids, id)
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	return ids
 }
 
