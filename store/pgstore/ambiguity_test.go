@@ -170,6 +170,40 @@ func TestBackendKilled(t *testing.T) {
 	}
 }
 
+// TestImporterKilled is case 65 for an importer: its backends are terminated in the middle
+// of a load. It ends with a typed error, leaves no lock, and another goes on.
+func TestImporterKilled(t *testing.T) {
+	b := installed(t)
+	o := b.candidate(b.operator, freshGoal())
+	c := createCandidate(t, o)
+	load(t, c, historyRows(64))
+	if err := c.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := b.loopx(t, o.GoalID, "") // holds the head, so that the importer waits
+	if err := w.run(stepBegin, stepOperation, 65, "holder"); err != nil {
+		t.Fatal(err)
+	}
+	load(t, c, historyRows(128))
+	awaitBlocked(t, b, w.conn)
+	b.Text(t, `SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'loopx-migrate'`)
+	requireReason(t, "flush", c.Flush(t.Context()), authority.ClassFailed, authority.ReasonTransactionFailed)
+	if err := w.conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := OpenCandidate(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, c, 128)
+	if lineage := audited(t, b.store(t, o.GoalID)); lineage.Logical != logicalOf(historyRows(128)) {
+		t.Error("the candidate holds something else")
+	}
+	if left := b.Text(t, "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"); left != "0" {
+		t.Errorf("%s advisory locks are left", left)
+	}
+}
+
 // TestLockWait: a commit that waits too long for another writer fails and leaves nothing.
 func TestLockWait(t *testing.T) {
 	b := installed(t)

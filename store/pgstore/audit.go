@@ -344,7 +344,7 @@ func (s *session) noStrays(ctx context.Context) error {
 	for _, table := range []string{"authority_events", "authority_receipts"} {
 		var cursor *int64
 		err := s.row(ctx, []any{&cursor}, `SELECT min(x.cursor) FROM loopx_control_plane.`+table+` AS x WHERE x.tenant_id = $1 AND x.goal_id = $2
-			AND NOT EXISTS (SELECT 1 FROM loopx_control_plane.authority_commits AS c WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor = x.cursor)`,
+			AND (SELECT TRUE FROM loopx_control_plane.authority_commits AS c WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor = x.cursor LIMIT 1) IS NULL`,
 			s.tenant, s.goal)
 		if err != nil {
 			return err

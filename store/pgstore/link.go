@@ -120,7 +120,7 @@ type stance struct {
 	begin string
 	lock  bool   // against a rotation of the identity
 	pass  string // the id of a fence or candidate that this transaction may write under
-	sort  bool   // false: rows must come by index, in order, without being gathered first
+	sort  bool   // false: rows must come by their index, since sorting would print all of them first
 }
 
 var (
@@ -180,7 +180,7 @@ func (l *link) enter(ctx context.Context, conn *pgx.Conn, how stance) (*session,
 	batch.Queue(how.begin)
 	onOff := map[bool]string{true: "on", false: "off"}[how.sort]
 	batch.Queue(`SELECT set_config('loopx.tenant_id', $1, TRUE), set_config('lock_timeout', $2, TRUE), set_config('loopx_migrate.pass', $3, TRUE),
-		set_config('enable_sort', $4, TRUE), set_config('enable_hashjoin', $4, TRUE), set_config('idle_in_transaction_session_timeout', '0', TRUE)`,
+		set_config('enable_sort', $4, TRUE), set_config('idle_in_transaction_session_timeout', '0', TRUE)`,
 		l.tenant, strconv.FormatInt(l.server.LockWait.Milliseconds(), 10), how.pass, onOff)
 	if how.lock {
 		batch.Queue(identityLock)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 
@@ -19,18 +20,25 @@ type batch struct {
 	receipts     bytes.Buffer
 	head         []byte // projection of the last row
 	sum          authority.Digest
-	durable      chan<- newest // set for a question: answered when all before is durable
-	tenant, goal []byte        // escaped
+	tenant, goal []byte // escaped
+
+	before <-chan struct{} // closed when the batch before is durable
+	done   chan struct{}   // closed when this one is
 }
 
-// loader sends batches with a goroutine of its own, so that one is filled while the one
-// before is on its way.
+// loaders is how many batches are on their way at once. The server parses one while it
+// seals the one before; they become durable in order.
+const loaders = 2
+
+// loader sends batches with goroutines of its own.
 type loader struct {
 	c       *Candidate
-	now     *batch
+	now     *batch // being filled
+	handed  *batch // the last one passed on, nil before the first
 	full    chan *batch
 	broken  chan struct{} // closed with the first fault
 	fault   error
+	once    sync.Once
 	ending  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -38,27 +46,27 @@ type loader struct {
 func startLoader(c *Candidate) *loader {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &loader{c: c, now: c.blank(), full: make(chan *batch), broken: make(chan struct{}), ending: cancel}
-	l.running.Go(func() { l.run(ctx, c.durable) })
+	for range min(loaders, c.options.Connections) {
+		l.running.Go(func() { l.run(ctx) })
+	}
 	return l
+}
+
+func (l *loader) run(ctx context.Context) {
+	for b := range l.full {
+		if err := l.c.send(ctx, b, l.broken); err != nil {
+			l.once.Do(func() {
+				l.fault = err
+				close(l.broken)
+			})
+			return
+		}
+		close(b.done)
+	}
 }
 
 func (c *Candidate) blank() *batch {
 	return &batch{tenant: escape(nil, []byte(c.options.Tenant)), goal: escape(nil, []byte(c.options.GoalID))}
-}
-
-func (l *loader) run(ctx context.Context, last newest) {
-	for b := range l.full {
-		if b.durable != nil {
-			b.durable <- last
-			continue
-		}
-		if err := l.c.send(ctx, b); err != nil {
-			l.fault = err
-			close(l.broken)
-			return
-		}
-		last = newest{cursor: b.last, sum: b.sum}
-	}
 }
 
 func (l *loader) take(ctx context.Context, row authority.Row) error {
@@ -69,36 +77,46 @@ func (l *loader) take(ctx context.Context, row authority.Row) error {
 	return l.hand(ctx)
 }
 
-// hand passes the batch on when the one before is done.
+// hand passes the batch on when somebody is free to send it.
 func (l *loader) hand(ctx context.Context) error {
-	if l.now.rows == 0 {
+	b := l.now
+	if b.rows == 0 {
 		return nil
 	}
-	err := l.pass(ctx, l.now)
-	l.now = l.c.blank()
-	return err
-}
-
-func (l *loader) pass(ctx context.Context, b *batch) error {
+	b.done = make(chan struct{})
+	if l.handed != nil {
+		b.before = l.handed.done
+	} else {
+		begun := make(chan struct{})
+		close(begun)
+		b.before = begun
+	}
 	select {
 	case l.full <- b:
-		return nil
 	case <-l.broken:
 		return l.fault
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	l.handed, l.now = b, l.c.blank()
+	return nil
 }
 
 func (l *loader) flush(ctx context.Context) (newest, error) {
 	if err := l.hand(ctx); err != nil {
 		return newest{}, err
 	}
-	answer := make(chan newest, 1)
-	if err := l.pass(ctx, &batch{durable: answer}); err != nil {
-		return newest{}, err
+	if l.handed == nil {
+		return l.c.durable, nil
 	}
-	return <-answer, nil
+	select {
+	case <-l.handed.done:
+		return newest{cursor: l.handed.last, sum: l.handed.sum}, nil
+	case <-l.broken:
+		return newest{}, l.fault
+	case <-ctx.Done():
+		return newest{}, ctx.Err()
+	}
 }
 
 func (l *loader) stop() {
@@ -183,9 +201,22 @@ var copies = []struct{ table, columns, types string }{
 		"tenant_id text, goal_id text, cursor bigint, receipt_index integer, receipt jsonb"},
 }
 
-// send makes a batch durable, if the head still stands where the batch begins.
-func (c *Candidate) send(ctx context.Context, b *batch) error {
+var errBatchBefore = errors.New("the batch before this one failed")
+
+// send makes a batch durable, when the one before is, and if the head still stands where
+// the batch begins.
+func (c *Candidate) send(ctx context.Context, b *batch, broken <-chan struct{}) error {
 	return c.link.writing(ctx, c.stance(), "candidate batch", func(ctx context.Context, in *session) error {
+		if err := in.copyIn(ctx, b); err != nil {
+			return err
+		}
+		select {
+		case <-b.before:
+		case <-broken:
+			return errBatchBefore
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		h, err := in.place(ctx, "NULL::text", " FOR UPDATE")
 		if err != nil {
 			return err
@@ -194,7 +225,7 @@ func (c *Candidate) send(ctx context.Context, b *batch) error {
 			return refuse(authority.ClassFailed, authority.ReasonForeignStore, "somebody else loads this candidate").
 				at(uint64(h.cursor)).field("authority_heads.cursor")
 		}
-		if err := in.copyAll(ctx, b); err != nil {
+		if err := in.insertCopied(ctx); err != nil {
 			return repeated(err)
 		}
 		_, err = in.conn.Exec(ctx, `UPDATE loopx_control_plane.authority_heads
@@ -204,33 +235,27 @@ func (c *Candidate) send(ctx context.Context, b *batch) error {
 	})
 }
 
-// copyAll copies the batch into LoopX's tables. PostgreSQL has no COPY into a table whose
-// row-level security holds for the role, so such a role copies into temporary tables and
-// inserts from there; the server parses each value once either way.
-func (s *session) copyAll(ctx context.Context, b *batch) error {
-	var bypass bool
-	if err := s.row(ctx, []any{&bypass}, "SELECT NOT row_security_active('loopx_control_plane.authority_commits')"); err != nil {
-		return err
-	}
+// copyIn copies the batch into temporary tables: PostgreSQL has no COPY into a table whose
+// row-level security holds for the role. It costs little, since temporary tables are not
+// logged and each value is parsed once either way.
+func (s *session) copyIn(ctx context.Context, b *batch) error {
 	for i, text := range []*bytes.Buffer{&b.commits, &b.events, &b.receipts} {
-		if text.Len() == 0 {
-			continue
-		}
 		to := copies[i]
-		target := "loopx_control_plane." + to.table
-		if !bypass {
-			target = "pg_temp.loopx_migrate_" + to.table
-			if _, err := s.conn.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS loopx_migrate_"+to.table+" ("+to.types+") ON COMMIT DELETE ROWS"); err != nil {
-				return err
-			}
-		}
-		if _, err := s.conn.PgConn().CopyFrom(ctx, text, "COPY "+target+" ("+to.columns+") FROM STDIN"); err != nil {
+		name := "loopx_migrate_" + to.table
+		if _, err := s.conn.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+name+" ("+to.types+") ON COMMIT DELETE ROWS"); err != nil {
 			return err
 		}
-		if bypass {
-			continue
+		if _, err := s.conn.PgConn().CopyFrom(ctx, text, "COPY pg_temp."+name+" ("+to.columns+") FROM STDIN"); err != nil {
+			return err
 		}
-		_, err := s.conn.Exec(ctx, "INSERT INTO loopx_control_plane."+to.table+" ("+to.columns+") SELECT "+to.columns+" FROM "+target)
+	}
+	return nil
+}
+
+// insertCopied moves what was copied into LoopX's tables, parents first.
+func (s *session) insertCopied(ctx context.Context) error {
+	for _, to := range copies {
+		_, err := s.conn.Exec(ctx, "INSERT INTO loopx_control_plane."+to.table+" ("+to.columns+") SELECT "+to.columns+" FROM pg_temp.loopx_migrate_"+to.table)
 		if err != nil {
 			return err
 		}

@@ -82,8 +82,11 @@ const lineColumns = recordColumns + `, timestamptz_send(c.committed_at),
 	(SELECT coalesce(max(r.receipt_index), -1)::bigint FROM loopx_control_plane.authority_receipts AS r
 		WHERE r.tenant_id = c.tenant_id AND r.goal_id = c.goal_id AND r.cursor = c.cursor), ` + sealColumns
 
+// The seal is looked up row by row: LIMIT keeps the planner from joining a table that it
+// believes to be small, which would read all seals again for each row.
 const lineQuery = "SELECT " + lineColumns + ` FROM loopx_control_plane.authority_commits AS c
-	LEFT JOIN loopx_control_plane.loopx_migrate_seals AS s ON s.tenant_id = c.tenant_id AND s.goal_id = c.goal_id AND s.cursor = c.cursor
+	LEFT JOIN LATERAL (SELECT * FROM loopx_control_plane.loopx_migrate_seals AS x
+		WHERE x.tenant_id = c.tenant_id AND x.goal_id = c.goal_id AND x.cursor = c.cursor LIMIT 1) AS s ON TRUE
 	WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor >= $3 ORDER BY c.cursor`
 
 // scan reads the values of lineColumns; the slices are the caller's to keep.

@@ -71,40 +71,37 @@ END $$;
 -- locked the head row: every writer, and whoever engages a fence, locks head before fence.
 -- FOR SHARE waits for a fence that is being engaged; under REPEATABLE READ the updated row
 -- is then a serialization failure, under READ COMMITTED it is read as it is now.
-CREATE OR REPLACE FUNCTION loopx_control_plane.loopx_migrate_pass(tenant text, goal text)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    fence record;
-BEGIN
-    SELECT f.state, f.fence_id INTO fence FROM loopx_control_plane.loopx_migrate_fences AS f
-        WHERE f.tenant_id = tenant AND f.goal_id = goal FOR SHARE;
-    IF NOT FOUND THEN
-        INSERT INTO loopx_control_plane.loopx_migrate_fences (tenant_id, goal_id) VALUES (tenant, goal)
-            ON CONFLICT ON CONSTRAINT loopx_migrate_fences_pkey DO NOTHING;
-        SELECT f.state, f.fence_id INTO STRICT fence FROM loopx_control_plane.loopx_migrate_fences AS f
-            WHERE f.tenant_id = tenant AND f.goal_id = goal FOR SHARE;
-    END IF;
-    IF fence.state = 'open' THEN
-        RETURN;
-    END IF;
-    IF fence.fence_id = current_setting('loopx_migrate.pass', TRUE)
-        AND has_table_privilege(session_user, 'loopx_control_plane.loopx_migrate_fences', 'UPDATE') THEN
-        RETURN;
-    END IF;
-    RAISE EXCEPTION 'loopx_migrate_fence:%', fence.fence_id USING ERRCODE = 'object_not_in_prerequisite_state';
-END $$;
-
 CREATE OR REPLACE FUNCTION loopx_control_plane.loopx_migrate_gate()
 RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    tenant text;
+    goal text;
+    now_state text;
+    now_id text;
 BEGIN
-    IF TG_OP <> 'INSERT' THEN
-        PERFORM loopx_control_plane.loopx_migrate_pass(OLD.tenant_id, OLD.goal_id);
-    END IF;
-    IF TG_OP = 'INSERT' THEN
-        PERFORM loopx_control_plane.loopx_migrate_pass(NEW.tenant_id, NEW.goal_id);
-    ELSIF TG_OP = 'UPDATE' AND (NEW.tenant_id, NEW.goal_id) IS DISTINCT FROM (OLD.tenant_id, OLD.goal_id) THEN
-        PERFORM loopx_control_plane.loopx_migrate_pass(NEW.tenant_id, NEW.goal_id);
-    END IF;
+    FOR round IN 1..2 LOOP
+        IF TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND round = 1 THEN
+            tenant := NEW.tenant_id;
+            goal := NEW.goal_id;
+        ELSE
+            tenant := OLD.tenant_id;
+            goal := OLD.goal_id;
+        END IF;
+        SELECT f.state, f.fence_id INTO now_state, now_id FROM loopx_control_plane.loopx_migrate_fences AS f
+            WHERE f.tenant_id = tenant AND f.goal_id = goal FOR SHARE;
+        IF NOT FOUND THEN
+            INSERT INTO loopx_control_plane.loopx_migrate_fences (tenant_id, goal_id) VALUES (tenant, goal)
+                ON CONFLICT ON CONSTRAINT loopx_migrate_fences_pkey DO NOTHING;
+            SELECT f.state, f.fence_id INTO STRICT now_state, now_id FROM loopx_control_plane.loopx_migrate_fences AS f
+                WHERE f.tenant_id = tenant AND f.goal_id = goal FOR SHARE;
+        END IF;
+        IF now_state <> 'open' AND (now_id IS DISTINCT FROM current_setting('loopx_migrate.pass', TRUE)
+            OR NOT has_table_privilege(session_user, 'loopx_control_plane.loopx_migrate_fences', 'UPDATE')) THEN
+            RAISE EXCEPTION 'loopx_migrate_fence:%', now_id USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        -- A row that moves from one Goal to another must pass both fences.
+        EXIT WHEN TG_OP <> 'UPDATE' OR OLD.tenant_id = NEW.tenant_id AND OLD.goal_id = NEW.goal_id;
+    END LOOP;
     RETURN NULL;
 END $$;
 
@@ -169,9 +166,12 @@ BEGIN
                 committed_at, projection_sha256, events_sha256, receipts_sha256, head_updated_at, made_by, seal)
             VALUES (tenant, goal, row.cursor, row.provider_revision, row.operation_id,
                 row.committed_at, row.projection, row.events, row.receipts, moved, maker, made)
-            ON CONFLICT ON CONSTRAINT loopx_migrate_seals_pkey DO NOTHING;
-        SELECT s.seal INTO STRICT previous FROM loopx_control_plane.loopx_migrate_seals AS s
-            WHERE s.tenant_id = tenant AND s.goal_id = goal AND s.cursor = row.cursor;
+            ON CONFLICT ON CONSTRAINT loopx_migrate_seals_pkey DO NOTHING
+            RETURNING seal INTO previous;
+        IF NOT FOUND THEN
+            SELECT s.seal INTO STRICT previous FROM loopx_control_plane.loopx_migrate_seals AS s
+                WHERE s.tenant_id = tenant AND s.goal_id = goal AND s.cursor = row.cursor;
+        END IF;
     END LOOP;
 END $$;
 
@@ -325,7 +325,6 @@ CREATE OR REPLACE TRIGGER loopx_migrate_seal AFTER UPDATE ON loopx_control_plane
 ALTER TABLE loopx_control_plane.authority_heads ENABLE ALWAYS TRIGGER loopx_migrate_seal;
 
 REVOKE ALL ON FUNCTION
-    loopx_control_plane.loopx_migrate_pass(text, text),
     loopx_control_plane.loopx_migrate_gate(),
     loopx_control_plane.loopx_migrate_gate_all(),
     loopx_control_plane.loopx_migrate_seal_rows(text, text, bigint, bigint, timestamp with time zone, text),
