@@ -82,16 +82,19 @@ func unpackDemo() (string, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
-	const root = "goal-file-v0"
-	return dir, fs.WalkDir(fixtures.GoalFileV0, root, func(path string, entry fs.DirEntry, err error) error {
+	goal, err := fixtures.GoalFileV0()
+	if err != nil {
+		return dir, err
+	}
+	return dir, fs.WalkDir(goal, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		to := filepath.Join(dir, strings.TrimPrefix(path, root))
+		to := filepath.Join(dir, filepath.FromSlash(path))
 		if entry.IsDir() {
 			return faultio.MkdirAll(to, 0o700)
 		}
-		text, err := fixtures.GoalFileV0.ReadFile(path)
+		text, err := fs.ReadFile(goal, path)
 		if err != nil {
 			return err
 		}
