@@ -74,7 +74,8 @@ func (d *doctor) run(ctx context.Context, server Server) error {
 			return err
 		}
 	}
-	return nil
+	_, err = d.conn.Exec(ctx, "ROLLBACK") // a pooler would have to clean up behind us
+	return err
 }
 
 func (d *doctor) note(name string, ok bool, fix, detail string, args ...any) {
