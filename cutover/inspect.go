@@ -2,7 +2,6 @@ package cutover
 
 import (
 	"context"
-	"errors"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
@@ -63,18 +62,16 @@ func (f *Flow) inspectStore(ctx context.Context, kind authority.Kind) (s StoreIn
 		return s, err
 	}
 	defer closing(store, &err)
-	s.Lineage, s.Defect = f.audit(ctx, store, nil, nil)
+	var last []byte // the head of a history that verifies is its last row
+	s.Lineage, s.Defect = f.audit(ctx, store, nil, func(row authority.Row) error {
+		last = append(last[:0], row.Projection...)
+		return nil
+	})
 	if s.Defect != nil {
-		if ctx.Err() != nil {
-			return s, ctx.Err()
-		}
-		return s, nil
+		return s, ctx.Err()
 	}
-	s.Head, err = store.Load(ctx)
-	if errors.Is(err, authority.ErrMissing) {
-		err = nil
-	}
-	return s, err
+	s.Head = authority.Head{Cursor: s.Lineage.End.Cursor, Revision: s.Lineage.End.Revision, Projection: last}
+	return s, nil
 }
 
 // around turns what goes on around the Goal into holds.

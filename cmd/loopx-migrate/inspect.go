@@ -27,6 +27,8 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 	if err != nil {
 		return nil, err
 	}
+	nodes := make(chan *node, 1) // it takes a while to say its version
+	go func() { nodes <- localNode(ctx) }()
 	seen, err := flow.Inspect(ctx)
 	meter.done()
 	if err != nil {
@@ -50,7 +52,7 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 	if len(seen.Holds) > 0 {
 		a.show(holdsBlock(seen.Holds))
 	}
-	if node := localNode(ctx); node != nil {
+	if node := <-nodes; node != nil {
 		a.fact("local_node", node)
 		a.show(node.block())
 	}

@@ -43,6 +43,7 @@ var layers = []layer{
 	{"store", nouns + base + "bootstrap cutover store/filestore store/sqlitestore store/pgstore", "opens what the flow asks for, through the interfaces the flow defines; only cmd imports it"},
 
 	{"interop", "", "holds tests alone, and they drive the built program"},
+	{"bench", "", "holds benchmarks alone, and they drive the built program"},
 	{"testdata/fixtures", "", "embeds the Goals that demo copies: data, no code"},
 	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
 }

@@ -7,6 +7,7 @@
 package perf
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -43,17 +44,19 @@ func spent() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Run runs a process to its end. The error holds what it said.
+// Run runs a process to its end. The error holds what it said on its standard error.
 func Run(process *exec.Cmd) (Cost, error) {
+	var said bytes.Buffer
+	process.Stderr = &said
 	start := time.Now()
-	said, err := process.CombinedOutput()
+	err := process.Run()
 	cost := Cost{Wall: time.Since(start)}
 	if state := process.ProcessState; state != nil {
 		cost.CPU = state.UserTime() + state.SystemTime()
 		cost.Peak = state.SysUsage().(*syscall.Rusage).Maxrss << 10 // Linux counts it in KiB
 	}
 	if err != nil {
-		err = fmt.Errorf("%v: %w\n%s", process.Args, err, said)
+		err = fmt.Errorf("%v: %w\n%s", process.Args, err, said.String())
 	}
 	return cost, err
 }
