@@ -30,7 +30,7 @@ func (f *Flow) ExportArchive(ctx context.Context, r Request, from Ref, path stri
 	}
 	p := Plan{SchemaVersion: PlanSchema, Command: r.Command, GoalID: from.Goal, OperationID: r.OperationID,
 		Source:  PlanSide{Kind: from.Kind, Identity: lineage.Identity, Cursor: lineage.End.Cursor, Revision: lineage.End.Revision},
-		Target:  PlanSide{Kind: "archive", Elsewhere: true},
+		Target:  PlanSide{Kind: "archive", Elsewhere: true, Place: placeDigest(Target{Kind: "archive", Path: path})},
 		Effects: []string{"write every transaction as one line of an archive, and read all of it back", "no authority, fence or record is touched"}}
 	digest, err := p.Digest()
 	if err != nil {

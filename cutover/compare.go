@@ -22,6 +22,11 @@ type ParityOptions = parity.Options
 // verdict, and lets an imported migration go on to verified.
 func (f *Flow) planCompare(ctx context.Context, now seen, r Request) (Plan, error) {
 	p := f.newPlan(now, r)
+	if m := now.snap.Manifest; m.Phase != manifest.PhasePlanned {
+		if err := frozenAs(now, m); err != nil {
+			return p, err
+		}
+	}
 	report, err := f.parity(ctx, now.snap.Manifest, r.Parity)
 	if err != nil {
 		return p, err

@@ -2,7 +2,6 @@ package cutover
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -18,7 +17,7 @@ func (f *Flow) steps() map[string]step {
 		CommandFreeze:  {plan: f.planFreeze, prepare: f.readSource, writers: writersWaited, perform: f.freeze},
 		CommandImport:  {plan: f.planImport, perform: f.importHistory},
 		CommandCompare: {plan: f.planCompare, perform: f.compare},
-		CommandPromote: {plan: f.planPromote, writers: writersWaited, perform: f.promote},
+		CommandPromote: {plan: f.planPromote, prepare: f.proveBoth, writers: writersWaited, perform: f.promote},
 		CommandAbort:   {plan: f.planAbort, writers: writersWaited, perform: f.abort},
 
 		CommandCutover:  {plan: f.planCutover, perform: f.cutover},
@@ -50,9 +49,12 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 	if err := fence.Freeze(f.Place, frozen); err != nil {
 		return err
 	}
-	behind, err := f.proveRef(ctx, source.home(AccessUntouched), w.source)
+	behind, err := f.proveRef(ctx, source.home(AccessUntouched), w.source, w.m.Intent.Through)
 	if err != nil {
 		return err
+	}
+	if holds := f.newHolds(w, behind); len(holds) > 0 {
+		return f.thaw(ctx, w, holds)
 	}
 	w.m.Source = bound(w.m.Source, behind)
 	w.m.Phase = manifest.PhaseFrozen
@@ -62,12 +64,30 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 	if err := w.unlock(); err != nil {
 		return err
 	}
+	if err := f.probeInside(ctx, w, source.home(AccessWrite)); err != nil {
+		return err
+	}
 	if err := f.probe(ctx, w, w.m.Source.Kind); err != nil {
 		return err
 	}
 	w.facts["fence_id"] = w.m.Fence.ID
 	w.facts["cursor"] = w.m.Source.Cursor.String()
 	w.facts["logical_digest"] = w.m.Source.LogicalDigest.String()
+	return nil
+}
+
+// thaw takes a freeze back behind which new holds were found: open work that began
+// after the plan was made.
+func (f *Flow) thaw(ctx context.Context, w *work, holds []Hold) error {
+	if err := f.source(w.m).lift(ctx, w.m.Fence.ID); err != nil {
+		return err
+	}
+	if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+		return err
+	}
+	w.m.Fence, w.m.Selector = nil, manifest.Selector{}
+	w.refused = refuse(KindRefused, holds[0].Code, "%d hold(s) came up while the plan was made; the fence was taken back and the source is the authority", len(holds))
+	w.refused.Holds = holds
 	return nil
 }
 
@@ -93,7 +113,7 @@ func (f *Flow) copyAndProve(ctx context.Context, w *work, earlier *proof) (err e
 	if err != nil {
 		return err
 	}
-	candidate, err := f.proveRef(ctx, ref, earlier)
+	candidate, err := f.proveRef(ctx, ref, earlier, authority.Bookmark{})
 	if err != nil {
 		return err
 	}
@@ -146,11 +166,14 @@ func (f *Flow) compare(ctx context.Context, w *work) error {
 // then the selector is published, and that is the moment. The whole of both
 // histories is read again right after.
 func (f *Flow) promote(ctx context.Context, w *work) error {
+	if err := refuseAfterIncident(w.m); err != nil {
+		return err
+	}
 	now, err := f.observe(ctx)
 	if err != nil {
 		return err
 	}
-	if now.Selector.State == fence.SelectorFrozen {
+	if ours(now.Selector, w.m) {
 		if err := f.switchOver(ctx, w); err != nil {
 			return err
 		}
@@ -160,6 +183,14 @@ func (f *Flow) promote(ctx context.Context, w *work) error {
 	}
 	if err := w.unlock(); err != nil {
 		return err
+	}
+	return f.reread(ctx, w)
+}
+
+// reread is the full reading after a publication, unless it has been settled already.
+func (f *Flow) reread(ctx context.Context, w *work) error {
+	if w.m.Promotion.FullReread {
+		return nil
 	}
 	return f.rereadAll(ctx, w)
 }
@@ -189,29 +220,39 @@ func selection(m *manifest.Manifest) fence.Selection {
 // abort gives the migration up: every move is taken back, the candidate goes to
 // quarantine, and the selector is what it was, absence included.
 func (f *Flow) abort(ctx context.Context, w *work) error {
-	if w.m.Promotion != nil {
+	if w.m.Promotion != nil && !refrozen(w.m) {
 		return f.undoRollback(ctx, w)
+	}
+	if err := f.nothingCommitted(ctx, w); err != nil {
+		return err
 	}
 	now, err := f.observe(ctx)
 	if err != nil {
 		return err
 	}
+	if w.m.Fence == nil { // nothing was fenced: whoever is the authority stays it
+		w.m.Phase = manifest.PhaseAborted
+		return f.target(w.m).setAside(ctx, w)
+	}
+	gone := now.Selector.State == fence.SelectorAbsent // somebody removed the frozen one
+	if !ours(now.Selector, w.m) && !original(now.Selector, w.m) && !gone {
+		return selectorMoved(now.Selector)
+	}
 	source := f.source(w.m)
 	if err := source.unretire(ctx); err != nil {
+		return err
+	}
+	if err := f.sourceStillThere(ctx, w); err != nil {
 		return err
 	}
 	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
 	}
-	if w.m.Fence != nil {
-		if err := source.lift(ctx, w.m.Fence.ID); err != nil {
-			return err
-		}
+	if err := source.lift(ctx, w.m.Fence.ID); err != nil {
+		return err
 	}
-	if now.Selector.State == fence.SelectorFrozen {
-		if err := fence.Restore(f.Place, w.m.Selector); err != nil {
-			return err
-		}
+	if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+		return err
 	}
 	back, err := f.observe(ctx)
 	if err != nil {
@@ -220,7 +261,7 @@ func (f *Flow) abort(ctx context.Context, w *work) error {
 	if v := back.Authority(); v.Blocked || v.Kind != w.m.Source.Kind {
 		return refuse(KindUnproved, "authority_not_restored", "after the abort the authority reads as %q", v.Row)
 	}
-	w.m.Phase = manifest.PhaseAborted
+	w.m.Phase, w.m.Promotion, w.m.Tripwires = manifest.PhaseAborted, nil, nil
 	w.facts["authority"] = string(w.m.Source.Kind)
 	return nil
 }
@@ -236,7 +277,9 @@ func moveOnce(from, to string) error {
 	case err != nil:
 		return err
 	case there && here:
-		return fmt.Errorf("both %s and its new place exist", filepath.Base(from))
+		refusal := refuse(KindUnproved, "both_places_taken", "%s stands at its place and where it is to go; nothing is ever overwritten: look which one is right and move the other away", filepath.Base(from))
+		refusal.Next = []string{"status"}
+		return refusal
 	case !here:
 		return nil // it was moved, or it never was there; what must be there is read back
 	}

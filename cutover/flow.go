@@ -158,11 +158,27 @@ func (f *Flow) observe(ctx context.Context) (fence.Observation, error) {
 				return "", err
 			}
 		}
-		store, err := f.Stores.Open(ctx, ref)
-		if err != nil {
-			return "", err
+		identity, err := f.identityOf(ctx, ref)
+		if busy(ref, err) && ctx.Err() == nil {
+			ref.Access = AccessLive
+			return f.identityOf(ctx, ref)
 		}
-		defer closing(store, &err)
-		return store.Identity(ctx)
+		return identity, err
 	})
+}
+
+func (f *Flow) identityOf(ctx context.Context, ref Ref) (_ authority.Identity, err error) {
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	defer closing(store, &err)
+	return store.Identity(ctx)
+}
+
+// busy reports whether a database could not be read without touching it because it is
+// written all the time: it never rests for a copy, and is then read as LoopX reads it.
+func busy(ref Ref, err error) bool {
+	_, reason := authority.ReasonOf(err)
+	return reason == authority.ReasonReadUnavailable && ref.Kind == authority.KindSQLite && ref.Access == AccessUntouched
 }

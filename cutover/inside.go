@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
 // Fencer is a store that can hold a fence inside itself, so that a writer who ignores
@@ -59,6 +60,35 @@ func (f *Flow) liftInside(ctx context.Context, ref Ref, fenceID string) error {
 		}
 		return fencer.LiftFence(ctx, fenceID)
 	})
+}
+
+// probeInside offers a real commit to a store that is fenced inside, past every file.
+// One that goes through is an incident.
+func (f *Flow) probeInside(ctx context.Context, w *work, ref Ref) (err error) {
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer closing(store, &err)
+	if _, able := store.(Fencer); !able {
+		return nil
+	}
+	head, err := store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	_, tried := store.Commit(ctx, authority.CommitRequest{Expected: head.Revision, OperationID: "loopx-migrate-probe:" + w.request.OperationID,
+		Events: []byte("[]"), Projection: head.Projection, Receipts: []byte("[]")})
+	_, reason := authority.ReasonOf(tried)
+	w.m.Fence.Probes = append(w.m.Fence.Probes, manifest.Probe{By: "commit", Arm: string(ref.Kind), Refused: tried != nil, Answer: string(reason), At: f.now()})
+	if tried == nil {
+		w.m.Incidents = append(w.m.Incidents, manifest.Incident{Code: "fence_does_not_hold", Cursor: head.Cursor + 1, Detail: "a commit went through the fence inside the store", At: f.now()})
+		return errors.Join(f.save(w), refuse(KindUnproved, "fence_does_not_hold", "a commit went through the fence inside the store"))
+	}
+	if reason != authority.ReasonTransactionFailed {
+		return tried // it was refused for another reason, which proves nothing
+	}
+	return nil
 }
 
 // liftAny lifts whatever fence stands in a copy.

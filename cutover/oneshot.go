@@ -12,8 +12,8 @@ import (
 
 // planCutover plans freeze, tail, compare and promote as one command.
 func (f *Flow) planCutover(ctx context.Context, now seen, r Request) (Plan, error) {
-	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePlanned {
-		r.To.Kind = m.Target.Kind
+	if err := f.sameTarget(now, r); err != nil {
+		return Plan{}, err
 	}
 	p, err := f.planLive(ctx, now, r)
 	if p.Target.Elsewhere {
@@ -48,10 +48,15 @@ func (f *Flow) cutover(ctx context.Context, w *work) error {
 	case err == nil:
 	case state == fence.SelectorFrozen && ctx.Err() == nil && watched.Err() != nil:
 		return f.tooLong(ctx, w)
-	case state != fence.SelectorFrozen && w.m.Phase == manifest.PhasePlanned:
-		return errors.Join(err, f.dropIntent(w)) // nothing was fenced; the candidate stays
+	case state == fence.SelectorFrozen || w.m.Phase == manifest.PhasePlanned:
+		// Whatever it was, the source is made the authority again: nobody may wait
+		// behind a fence for an operator who is not there.
+		return errors.Join(err, f.unfreeze(context.WithoutCancel(ctx), w))
 	default:
 		return err
+	}
+	if w.refused != nil {
+		return nil
 	}
 	if err := f.published(ctx, w); err != nil {
 		return err
@@ -59,7 +64,18 @@ func (f *Flow) cutover(ctx context.Context, w *work) error {
 	if err := w.unlock(); err != nil {
 		return err
 	}
-	return f.rereadAll(ctx, w)
+	return f.reread(ctx, w)
+}
+
+// unfreeze takes back what a cutover did behind the fence, and its intent with it.
+func (f *Flow) unfreeze(ctx context.Context, w *work) error {
+	if w.m.Fence != nil {
+		if err := f.backToSource(ctx, w); err != nil {
+			return err
+		}
+	}
+	w.m.Phase, w.m.Fence, w.m.Selector = manifest.PhasePlanned, nil, manifest.Selector{}
+	return f.dropIntent(w)
 }
 
 // watchStall bounds the write stall. A step that died behind the fence has exceeded
@@ -109,14 +125,18 @@ func (f *Flow) precopy(ctx context.Context, w *work) error {
 
 // behindTheFence is the write stall: from the frozen selector to the published one.
 func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
-	if f.selectorState() == fence.SelectorSelection && w.m.Phase == manifest.PhaseVerified {
+	selector := fence.ReadSelector(f.Place)
+	if selects(selector, w.m) && w.m.Phase == manifest.PhaseVerified {
 		return nil // published before the step died
+	}
+	if w.m.Phase != manifest.PhasePlanned && !ours(selector, w.m) {
+		return f.tooLong(ctx, w) // it died while it undid the freeze
 	}
 	if w.m.Phase == manifest.PhasePlanned {
 		if err := f.lockWriters(ctx, w); err != nil {
 			return err
 		}
-		if err := f.freeze(ctx, w); err != nil {
+		if err := f.freeze(ctx, w); err != nil || w.refused != nil {
 			return err
 		}
 	}
@@ -144,7 +164,7 @@ func (f *Flow) tooLong(ctx context.Context, w *work) error {
 	if err := f.backToSource(ctx, w); err != nil {
 		return err
 	}
-	w.m.Phase, w.m.Fence = manifest.PhasePlanned, nil
+	w.m.Phase, w.m.Fence, w.m.Selector = manifest.PhasePlanned, nil, manifest.Selector{}
 	w.refused = refuse(KindRefused, "stall_exceeded", "the stall grew past %d ms; everything was undone and the source is the authority", w.request.MaxStall.Milliseconds())
 	return nil
 }
@@ -152,6 +172,9 @@ func (f *Flow) tooLong(ctx context.Context, w *work) error {
 // backToSource takes back what was done behind the frozen selector before it was
 // published, and restores the selector.
 func (f *Flow) backToSource(ctx context.Context, w *work) error {
+	if v := fence.ReadSelector(f.Place); !ours(v, w.m) && !original(v, w.m) {
+		return selectorMoved(v)
+	}
 	source := f.source(w.m)
 	if err := source.unretire(ctx); err != nil {
 		return err

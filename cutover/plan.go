@@ -61,6 +61,7 @@ type PlanSide struct {
 	Identity  authority.Identity `json:"store_identity"`
 	Tenant    string             `json:"tenant_id,omitempty"`
 	Elsewhere bool               `json:"elsewhere,omitempty"`
+	Place     string             `json:"place_sha256,omitempty"` // of a path or URL that is not said
 	Cursor    authority.Cursor   `json:"cursor,omitempty"`
 	Revision  authority.Revision `json:"revision,omitempty"`
 }

@@ -25,7 +25,7 @@ func (f *Flow) newPlan(now seen, r Request) Plan {
 	p.Phase = manifest.PhaseNone
 	p.MigrationID = mint(p.GoalID, r.OperationID)
 	p.Source = PlanSide{Kind: now.verdict.Kind}
-	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Tenant: r.To.Tenant, Elsewhere: r.To.elsewhere()}
+	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Tenant: r.To.Tenant, Elsewhere: r.To.elsewhere(), Place: placeDigest(r.To)}
 	return p
 }
 
@@ -109,15 +109,24 @@ func (f *Flow) targetIdentity(ctx context.Context, p Plan) (_ Plan, err error) {
 // liveSource is a source that was proved while it is live.
 type liveSource struct {
 	proof
-	head      authority.Canonical
 	at        authority.Bookmark // the bound cursor and its revision
 	oversized []Hold             // records the target cannot hold
 }
 
 // proveLive audits the source and finds the revision at the bound cursor, which is
 // the end of the history when none is bound yet.
-func (f *Flow) proveLive(ctx context.Context, live manifest.Binding, target PlanSide, through authority.Cursor) (found liveSource, err error) {
-	store, err := f.Stores.Open(ctx, f.side(&manifest.Manifest{}, live).home(AccessUntouched))
+func (f *Flow) proveLive(ctx context.Context, live manifest.Binding, target PlanSide, through authority.Cursor) (liveSource, error) {
+	home := f.side(&manifest.Manifest{}, live).home(AccessUntouched)
+	found, err := f.proveLiveAs(ctx, home, target, through)
+	if busy(home, err) && ctx.Err() == nil {
+		home.Access = AccessLive
+		return f.proveLiveAs(ctx, home, target, through)
+	}
+	return found, err
+}
+
+func (f *Flow) proveLiveAs(ctx context.Context, home Ref, target PlanSide, through authority.Cursor) (found liveSource, err error) {
+	store, err := f.Stores.Open(ctx, home)
 	if err != nil {
 		return found, err
 	}
@@ -147,8 +156,8 @@ func (f *Flow) proveLive(ctx context.Context, live manifest.Binding, target Plan
 }
 
 func (f *Flow) planFreeze(ctx context.Context, now seen, r Request) (Plan, error) {
-	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePlanned {
-		r.To.Kind = m.Target.Kind
+	if err := f.sameTarget(now, r); err != nil {
+		return Plan{}, err
 	}
 	p, err := f.planLive(ctx, now, r)
 	p.Effects = []string{
@@ -166,13 +175,16 @@ func (f *Flow) planImport(ctx context.Context, now seen, r Request) (Plan, error
 	var err error
 	switch m := now.snap.Manifest; {
 	case m == nil || opens(CommandImport, m.Phase) || m.Phase == manifest.PhasePlanned:
-		if m != nil && m.Phase == manifest.PhasePlanned {
-			r.To.Kind = m.Target.Kind
+		if err := f.sameTarget(now, r); err != nil {
+			return Plan{}, err
 		}
 		p, err = f.planLive(ctx, now, r)
 		p.Effects = []string{"the source stays live and the authority; its history is copied as far as it has come"}
 	default:
 		p = f.newPlan(now, r)
+		if err := frozenAs(now, m); err != nil {
+			return p, err
+		}
 	}
 	where := "authority-transition/loopx-migrate/…/staging/" + p.MigrationID
 	if p.Target.Elsewhere {
@@ -188,8 +200,8 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 	if m.Target.Elsewhere {
 		return p, refuse(KindRefused, "target_not_promotable", "the candidate stands outside LoopX's place; it serves import, compare and verify")
 	}
-	if now.verdict.Migration != m.MigrationID {
-		return p, refuse(KindUnproved, "fence_lost", "the selector is not this migration's frozen one: %s", now.verdict.Row)
+	if err := frozenAs(now, m); err != nil {
+		return p, err
 	}
 	taken, err := f.target(m).taken(ctx)
 	if err != nil {
@@ -298,6 +310,28 @@ func freeSpace(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
+// sameTarget refuses a --to that is not where the migration goes that was begun.
+func (f *Flow) sameTarget(now seen, r Request) error {
+	m := now.snap.Manifest
+	if m == nil || m.Phase != manifest.PhasePlanned || r.To.Kind == "" {
+		return nil
+	}
+	host, err := f.Folder.LoadHost()
+	if err != nil {
+		return err
+	}
+	same := m.Target.Kind == r.To.Kind && (r.To.Tenant == "" || r.To.Tenant == m.Target.Tenant)
+	if r.To.Kind != authority.KindPostgreSQL {
+		same = same && host.Targets[m.MigrationID] == r.To.Path
+	}
+	if same {
+		return nil
+	}
+	refusal := refuse(KindRefused, "target_differs", "migration %s goes to another target than --to says; give it up first, or leave --to out", m.MigrationID)
+	refusal.Next = []string{CommandAbort}
+	return refusal
+}
+
 // holds gathers every named reason why the step may not run now.
 func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([]Hold, error) {
 	holds := append(headHolds(found.head, p.GoalID, f.now()), found.oversized...)
@@ -308,9 +342,6 @@ func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([
 	if taken != "" && !p.Target.Elsewhere {
 		holds = append(holds, Hold{Code: "target_in_the_way", Record: taken,
 			Detail: "a store stands at the target's place already; nothing is ever overwritten"})
-	}
-	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePromoted && now.verdict.Identity != m.Target.Identity {
-		holds = append(holds, Hold{Code: "migration_promoted", Record: m.MigrationID, Detail: "the last migration of this goal was promoted, and another store is the authority now"})
 	}
 	need := 3 * uint64(max(found.lineage.Bytes, 1<<20))
 	free, err := freeSpace(f.Folder.Dir())

@@ -52,6 +52,9 @@ func (f *Flow) published(ctx context.Context, w *work) error {
 		return err
 	}
 	v := now.Authority()
+	if w.m.Promotion != nil && !v.Blocked && v.Identity != w.m.Target.Identity {
+		return f.movedOn(w, v.Row)
+	}
 	if v.Blocked || v.Kind != w.m.Target.Kind || v.Identity != w.m.Target.Identity {
 		return refuse(KindUnproved, "authority_not_published", "after publication the authority reads as %q", v.Row)
 	}
@@ -61,7 +64,7 @@ func (f *Flow) published(ctx context.Context, w *work) error {
 	at := f.now()
 	w.m.Phase = manifest.PhasePromoted
 	w.m.Promotion = &manifest.Promotion{OperationID: w.request.OperationID, PublishedAt: at,
-		StallMillis: at.Sub(w.m.Fence.FrozenAt).Milliseconds()}
+		StallMillis: max(0, at.Sub(w.m.Fence.FrozenAt).Milliseconds())}
 	w.m.Authority = &manifest.Declared{Profile: string(w.m.Target.Kind) + "_v0", Identity: w.m.Target.Identity,
 		Fields: w.m.Target.FieldManifest, OperationID: w.request.OperationID, At: at, SourceDigest: w.m.Source.LogicalDigest}
 	retired, err := f.source(w.m).now(AccessUntouched)
@@ -77,12 +80,12 @@ func (f *Flow) published(ctx context.Context, w *work) error {
 // publication trusted in part. A difference freezes the Goal again and is recorded
 // as an incident. The target may have grown meanwhile: it is compared through N.
 func (f *Flow) rereadAll(ctx context.Context, w *work) error {
-	list, err := f.retiredWhole(ctx, w)
-	if err == nil {
-		err = f.targetHolds(ctx, w)
-	}
-	if err != nil {
+	if err := f.targetHolds(ctx, w); err != nil {
 		return f.refreeze(w, err)
+	}
+	list, err := f.retiredWhole(ctx, w)
+	if err != nil { // the authority is proved good; only what was retired is not
+		return f.retiredLost(w, err)
 	}
 	w.m.Translation = &manifest.Revisions{Rule: string(w.m.Target.Identity) + ":<cursor>",
 		Count: uint64(w.m.Source.Cursor), Digest: authority.DigestOf(list)}
@@ -144,6 +147,85 @@ func (f *Flow) targetHolds(ctx context.Context, w *work) (err error) {
 	return nil
 }
 
+// proveBoth reads both whole histories before anything is moved. A cutover, whose
+// stall must not depend on the history, does it before the fence instead.
+func (f *Flow) proveBoth(ctx context.Context, w *work) error {
+	m := w.snap.Manifest
+	if m == nil || m.Phase != manifest.PhaseVerified || !ours(fence.ReadSelector(f.Place), m) {
+		return nil // published before the step died
+	}
+	candidate, err := f.target(m).candidate(AccessUntouched)
+	if err != nil {
+		return err
+	}
+	if there, err := exists(candidate.Path); candidate.Path != "" && (err != nil || !there) {
+		candidate = f.target(m).home(AccessUntouched) // moved before the step died
+	}
+	if err := f.holdsThrough(ctx, candidate, m.Target); err != nil {
+		return err
+	}
+	source, err := f.source(m).now(AccessUntouched)
+	if err != nil {
+		return err
+	}
+	return f.holdsThrough(ctx, source, m.Source)
+}
+
+// refuseAfterIncident keeps what turned out to be wrong from being published again.
+func refuseAfterIncident(m *manifest.Manifest) error {
+	if !refrozen(m) {
+		return nil
+	}
+	refusal := refuse(KindUnproved, "incident", "the target was found to differ after its publication and the goal was frozen; it is not published again")
+	refusal.Next = []string{CommandAbort}
+	return refusal
+}
+
+// nothingCommitted lets a promotion that turned out to be wrong be given up only while
+// no commit would be lost with it.
+func (f *Flow) nothingCommitted(ctx context.Context, w *work) (err error) {
+	if !refrozen(w.m) {
+		return nil
+	}
+	ref := f.target(w.m).home(AccessUntouched)
+	if there, err := exists(ref.Path); ref.Path != "" && (err != nil || !there) {
+		return err // it was set aside before the step died
+	}
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer closing(store, &err)
+	head, err := store.Load(ctx)
+	if err == nil && head.Cursor > w.m.Target.Cursor {
+		err = refuse(KindRefused, "commits_would_be_lost", "the target took commits after cursor %s before it was frozen again; export them first, nothing was changed", w.m.Target.Cursor)
+	}
+	return err
+}
+
+// movedOn closes a promotion that died after LoopX had taken the Goal elsewhere.
+func (f *Flow) movedOn(w *work, row string) error {
+	w.m.Incidents = append(w.m.Incidents, manifest.Incident{Code: "authority_moved_on", Cursor: w.m.Target.Cursor,
+		Detail: "another store was the authority when the promotion was finished: " + row, At: f.now()})
+	w.m.Promotion.FullReread = true
+	w.facts["authority"] = "moved on: " + row
+	return nil
+}
+
+// retiredLost closes a promotion whose target holds everything and whose retired source
+// does not verify any more. The authority stays: it is the store that is proved.
+func (f *Flow) retiredLost(w *work, found error) error {
+	if kind := AsRefusal(found).Kind; kind == KindUnreachable || kind == KindInterrupted {
+		return found
+	}
+	w.m.Incidents = append(w.m.Incidents, manifest.Incident{Code: "retired_store_lost", Cursor: w.m.Source.Cursor,
+		Detail: "the retired source does not verify; the target holds all of it", At: f.now()})
+	w.m.Promotion.FullReread = true
+	w.facts["authority"] = string(w.m.Target.Kind)
+	w.facts["retired"] = "does not verify: " + AsRefusal(found).Reason
+	return nil
+}
+
 // refreeze stops all writing after a promotion that turned out to be wrong. Trouble
 // that proves nothing (a store that could not be read just now) is only returned.
 func (f *Flow) refreeze(w *work, found error) error {
@@ -159,7 +241,7 @@ func (f *Flow) refreeze(w *work, found error) error {
 	if err := f.save(w); err != nil {
 		return err
 	}
-	return &Refusal{Kind: KindUnproved, Reason: "incident", Sentence: "both stores were read again after publication and differ; the goal is frozen", Next: []string{"status"}, Err: found}
+	return &Refusal{Kind: KindUnproved, Reason: "incident", Sentence: "the target was read again after publication and is not what was verified; the goal is frozen", Next: []string{CommandAbort}, Err: found}
 }
 
 // where names a store as it may be shared: relative to the runtime root, or its kind.

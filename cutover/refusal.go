@@ -9,6 +9,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/bootstrap"
+	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
@@ -65,6 +66,10 @@ func AsRefusal(err error) *Refusal {
 	if errors.As(err, &refusal) {
 		return refusal
 	}
+	var probe *fence.ProbeError
+	if errors.As(err, &probe) {
+		return ofManifest(err)
+	}
 	if errors.Is(err, context.Canceled) {
 		return &Refusal{Kind: KindInterrupted, Reason: "interrupted", Sentence: "stopped at a safe point; the same command goes on from there", Err: err}
 	}
@@ -89,8 +94,11 @@ func ofLock(err error) *Refusal {
 
 func ofManifest(err error) *Refusal {
 	var tampered *manifest.TamperedError
+	var probe *fence.ProbeError
 	var diverged *bootstrap.DivergedError
 	switch {
+	case errors.As(err, &probe):
+		return &Refusal{Kind: KindUnproved, Reason: "probe_failed", Sentence: "the writer whose try has to fail could not be run: " + probe.Detail, Next: []string{CommandResume}, Err: err}
 	case errors.As(err, &tampered):
 		return &Refusal{Kind: KindUnproved, Reason: "record_tampered", Sentence: "a record of this tool cannot be trusted; nothing was changed", Err: err}
 	case errors.Is(err, manifest.ErrStale):
@@ -133,6 +141,8 @@ func ofDisk(err error) *Refusal {
 		return &Refusal{Kind: KindUnreachable, Reason: "no_permission", Sentence: "this place cannot be written or read by this user", Err: err}
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EISDIR):
 		return &Refusal{Kind: KindUnreachable, Reason: "place_taken", Sentence: "something else stands where a file or folder of the goal belongs", Err: err}
+	case errors.Is(err, fs.ErrNotExist):
+		return &Refusal{Kind: KindRefused, Reason: "file_missing", Sentence: "a file that has to be there is not", Err: err}
 	case errors.Is(err, syscall.EIO):
 		return &Refusal{Kind: KindUnreachable, Reason: "io_error", Sentence: "the disk answered with an error", Err: err}
 	}

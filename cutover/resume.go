@@ -61,7 +61,7 @@ func (f *Flow) resume(ctx context.Context, r Request, own manifest.Command, fing
 	}
 	intent := *now.snap.Manifest.Intent
 	dead := Request{Command: intent.Command, OperationID: intent.OperationID, Execute: true, PlanDigest: "sha256:" + intent.PlanDigest.String(),
-		Parity: r.Parity, MaxStall: time.Duration(intent.MaxStallMillis) * time.Millisecond}
+		Parity: parityOf(intent.Parity), MaxStall: time.Duration(intent.MaxStallMillis) * time.Millisecond}
 	command := manifest.Command{Kind: intent.Command, OperationID: intent.OperationID, Principal: intent.Principal, GoalID: own.GoalID}
 	result, err := f.execute(ctx, f.steps()[intent.Command], dead, command, intent.Fingerprint)
 	if err != nil {

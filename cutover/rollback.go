@@ -32,12 +32,15 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 			return err
 		}
 	}
+	if w.refused != nil {
+		return nil
+	}
 	if w.m.Phase == manifest.PhaseTargetFenced {
 		if err := f.exportTail(ctx, w); err != nil {
 			return err
 		}
 	}
-	if fence.ReadSelector(f.Place).State == fence.SelectorFrozen {
+	if ours(fence.ReadSelector(f.Place), w.m) {
 		if err := f.putBack(ctx, w); err != nil {
 			return err
 		}
@@ -53,10 +56,13 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	id := rollbackFence(w.m)
 	target := f.target(w.m)
+	now := fence.ReadSelector(f.Place)
+	if !selects(now, w.m) && !ours(now, w.m) {
+		return selectorMoved(now)
+	}
 	if err := target.engage(ctx, id); err != nil {
 		return err
 	}
-	now := fence.ReadSelector(f.Place)
 	if w.m.Rollback == nil {
 		w.m.Rollback = &manifest.Rollback{OperationID: w.request.OperationID, FenceID: id, FrozenAt: f.now()}
 		if err := f.save(w); err != nil {
@@ -70,13 +76,19 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	if err := w.unlock(); err != nil {
 		return err
 	}
-	behind, err := f.proveRef(ctx, target.home(AccessUntouched), nil)
+	behind, err := f.proveRef(ctx, target.home(AccessUntouched), nil, w.m.Intent.Through)
 	if err != nil {
 		return err
+	}
+	if open := openLeases(leaseHolds(member(behind.head, "leases"), nil, f.now())); len(f.unaccepted(w.m, open)) > 0 {
+		return f.workWentOn(ctx, w, f.unaccepted(w.m, open))
 	}
 	w.m.Rollback.RolledBackFrom = bound(w.m.Target, behind)
 	w.m.Phase = manifest.PhaseTargetFenced
 	if err := f.save(w); err != nil {
+		return err
+	}
+	if err := f.probeInside(ctx, w, target.home(AccessWrite)); err != nil {
 		return err
 	}
 	if err := f.probe(ctx, w, w.m.Target.Kind); err != nil {
@@ -88,6 +100,9 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 // exportTail makes the store that carries everything, and proves it against the
 // target, row by row and receipt by receipt.
 func (f *Flow) exportTail(ctx context.Context, w *work) error {
+	if err := f.retiredUntouched(ctx, w); err != nil {
+		return err
+	}
 	export, err := f.source(w.m).export(ctx)
 	if err != nil {
 		return err
@@ -178,14 +193,59 @@ func exportedTo(got, end authority.Cursor) error {
 	return refuse(KindUnproved, "export_short", "the export ends at cursor %s, the target at %s", got, end)
 }
 
-// rebuilds reports whether the retired source was accepted as written to.
-func (f *Flow) rebuilds(m *manifest.Manifest) bool {
+// rebuilds reports whether this rollback accepted that the retired source was written to.
+func (f *Flow) rebuilds(m *manifest.Manifest) bool { return f.acceptedFor(m, "") }
+
+// acceptedFor reports whether this rollback accepted a write on a retired store, by name
+// when a record is given.
+func (f *Flow) acceptedFor(m *manifest.Manifest, record string) bool {
 	for _, a := range m.Accepted {
-		if a.Hold == holdRetiredWritten {
+		ofThis := m.Rollback != nil && a.OperationID == m.Rollback.OperationID
+		if ofThis && a.Hold == holdRetiredWritten && (record == "" || a.Record == record) {
 			return true
 		}
 	}
 	return false
+}
+
+func (f *Flow) unaccepted(m *manifest.Manifest, holds []Hold) []Hold {
+	var left []Hold
+	for _, h := range holds {
+		if !acceptedAlready(m, h) {
+			left = append(left, h)
+		}
+	}
+	return left
+}
+
+// workWentOn takes the fence of a rollback back behind which open work was found.
+func (f *Flow) workWentOn(ctx context.Context, w *work, holds []Hold) error {
+	if err := f.undoRollback(ctx, w); err != nil {
+		return err
+	}
+	w.refused = refuse(KindRefused, holds[0].Code, "%d hold(s) came up while the plan was made; the fence was taken back and the target is the authority", len(holds))
+	w.refused.Holds = holds
+	return nil
+}
+
+// retiredUntouched refuses to export onto a source that somebody wrote to after it was
+// retired, unless that was accepted: then it is not used.
+func (f *Flow) retiredUntouched(ctx context.Context, w *work) error {
+	if w.m.Source.Kind == authority.KindPostgreSQL || f.rebuilds(w.m) {
+		return nil
+	}
+	ref, err := f.source(w.m).now(AccessUntouched)
+	if err != nil {
+		return err
+	}
+	if trip, err := f.tripAt(ctx, w.m, ref); err != nil {
+		return err
+	} else if len(trip) > 0 {
+		refusal := refuse(KindUnproved, holdRetiredWritten, "%s (operation %q); take the rollback back, then accept it by name", trip[0].Detail, trip[0].OperationID)
+		refusal.Next = []string{CommandAbort}
+		return refusal
+	}
+	return nil
 }
 
 // targetRows are the target's transactions after a cursor, proved as they pass.
@@ -231,17 +291,21 @@ func (f *Flow) sourceCarries(ctx context.Context, w *work) (err error) {
 	}
 	defer closing(store, &err)
 	var revision authority.Revision
+	from := w.m.Rollback.RolledBackFrom
+	through := authority.NewLogicalHash()
 	lineage, err := f.audit(ctx, store, nil, func(row authority.Row) error {
 		if row.Cursor == w.m.Source.Cursor {
 			revision = row.Revision
+		}
+		if row.Cursor <= from.Cursor {
+			through.Add(row)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	from := w.m.Rollback.RolledBackFrom
-	if lineage.End.Cursor != from.Cursor || lineage.Logical != from.LogicalDigest || revision != w.m.Source.Revision || lineage.Identity != w.m.Source.Identity {
+	if lineage.End.Cursor < from.Cursor || through.Digest() != from.LogicalDigest || revision != w.m.Source.Revision || lineage.Identity != w.m.Source.Identity {
 		return refuse(KindUnproved, "read_back_differs", "the source at its place does not hold what the target held")
 	}
 	return nil
@@ -257,12 +321,16 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 	if v := now.Authority(); v.Blocked || v.Kind != w.m.Source.Kind {
 		return refuse(KindUnproved, "authority_not_restored", "after the rollback the authority reads as %q", v.Row)
 	}
+	if err := f.sourceCarries(ctx, w); err != nil {
+		return err
+	}
 	if err := f.source(w.m).clean(ctx, w); err != nil {
 		return err
 	}
 	w.m.Tripwires = nil
 	w.m.Rollback.RestoredAt = f.now()
 	w.m.Rollback.StallMillis = w.m.Rollback.RestoredAt.Sub(w.m.Rollback.FrozenAt).Milliseconds()
+	w.m.Rollback.StallMillis = max(0, w.m.Rollback.StallMillis)
 	w.m.Phase = manifest.PhaseRolledBack
 	w.facts["authority"] = string(w.m.Source.Kind)
 	w.facts["cursor"] = w.m.Rollback.RolledBackFrom.Cursor.String()

@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
-	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
-	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
@@ -144,14 +139,16 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 
 func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.Command, fingerprint authority.Digest) (Result, error) {
 	w, err := f.begin(ctx, s, r, fingerprint)
-	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Kind.decided() {
-		return Result{}, errors.Join(refusal, f.storeRefusal(command, fingerprint, refusal))
-	}
 	if err != nil {
+		if refusal := AsRefusal(err); refusal.Kind.decided() {
+			return Result{}, errors.Join(refusal, f.storeRefusal(command, fingerprint, refusal))
+		}
 		return Result{}, err
 	}
 	if step := w.m.StepOf(r.OperationID); step != nil { // it died between its record and its outcome
+		if step.Command != r.Command || step.Fingerprint != fingerprint {
+			return Result{}, refuse(KindConflict, "operation_identity_mismatch", "operation %s was a %s with other content; nothing was changed", r.OperationID, step.Command)
+		}
 		w.facts = step.Facts
 		return f.finish(command, fingerprint, w)
 	}
@@ -160,13 +157,13 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 	}
 	if w.refused != nil {
 		if err := f.dropIntent(w); err != nil {
-			return Result{}, err
+			return Result{}, f.unproved(err, w)
 		}
 		return Result{Command: r.Command, Report: w.report, Facts: w.facts},
 			errors.Join(w.refused, f.storeRefusal(command, fingerprint, w.refused))
 	}
 	if err := f.record(w, fingerprint); err != nil {
-		return Result{}, err
+		return Result{}, f.unproved(err, w)
 	}
 	return f.finish(command, fingerprint, w)
 }
@@ -273,9 +270,13 @@ func newWork(snap manifest.Snapshot, r Request) *work {
 		unlock: func() error { return nil }}
 }
 
-// undoable reports whether a rollback was begun that can still be taken back.
+// undoable reports whether a promoted migration can still be taken back: a rollback
+// was begun and did not finish, or what was promoted turned out to be wrong and froze.
 func undoable(m *manifest.Manifest) bool {
-	return m != nil && m.Phase == manifest.PhasePromoted && m.Intent != nil && m.Intent.Command == CommandRollback
+	if m == nil || m.Phase != manifest.PhasePromoted || m.Intent == nil {
+		return false
+	}
+	return m.Intent.Command == CommandRollback || refrozen(m)
 }
 
 // overrides reports whether a command may begin although another step died: giving
@@ -314,16 +315,20 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 	if w.m == nil || w.m.MigrationID != plan.MigrationID {
 		w.m = &manifest.Manifest{
 			SchemaVersion: manifest.SchemaVersion, MigrationID: plan.MigrationID, GoalID: plan.GoalID, Phase: manifest.PhasePlanned,
-			Source: manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity, Tenant: plan.Source.Tenant},
-			Target: manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Tenant: plan.Target.Tenant, Elsewhere: plan.Target.Elsewhere},
+			Source:   manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity, Tenant: plan.Source.Tenant},
+			Previous: previousPromotion(w.snap),
+			Target:   manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Tenant: plan.Target.Tenant, Elsewhere: plan.Target.Elsewhere},
 		}
 		if err := f.rememberHost(w.m.MigrationID, w.request.To); err != nil {
 			return err
 		}
 	}
-	w.m.Accepted = append(w.m.Accepted, plan.Accepted...)
+	for _, a := range plan.Accepted {
+		a.OperationID = w.request.OperationID
+		w.m.Accepted = append(w.m.Accepted, a)
+	}
 	w.m.Intent = &manifest.Intent{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
-		Principal: f.Principal, PlanDigest: planDigest, MaxStallMillis: w.request.MaxStall.Milliseconds(), At: f.now()}
+		Principal: f.Principal, PlanDigest: planDigest, MaxStallMillis: w.request.MaxStall.Milliseconds(), Through: plan.boundBookmark(), Parity: intentParity(w.request.Parity), At: f.now()}
 	return f.save(w)
 }
 
@@ -358,8 +363,9 @@ func (f *Flow) save(w *work) error {
 // record closes the step: chained into the manifest, the intent gone.
 func (f *Flow) record(w *work, fingerprint authority.Digest) error {
 	started := f.now()
-	if w.m.Intent != nil {
-		started = w.m.Intent.At
+	intent := w.m.Intent
+	if intent != nil {
+		started = intent.At
 	}
 	w.m.Intent = nil
 	err := w.m.AddStep(manifest.Step{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
@@ -368,104 +374,22 @@ func (f *Flow) record(w *work, fingerprint authority.Digest) error {
 	if err != nil {
 		return err
 	}
-	return f.save(w)
+	return f.saveOr(w, intent)
+}
+
+// saveOr saves, and puts the intent back where that failed: it still stands on disk.
+func (f *Flow) saveOr(w *work, intent *manifest.Intent) error {
+	m := w.m
+	err := f.save(w)
+	if err != nil {
+		m.Intent = intent
+	}
+	return err
 }
 
 // dropIntent takes the intent of a step back that was refused without an effect.
 func (f *Flow) dropIntent(w *work) error {
+	intent := w.m.Intent
 	w.m.Intent = nil
-	return f.save(w)
+	return f.saveOr(w, intent)
 }
-
-func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w *work) (Result, error) {
-	err := f.Folder.StoreOutcome(command, manifest.Outcome{
-		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
-		GoalID: command.GoalID, Fingerprint: fingerprint, MigrationID: w.m.MigrationID, ReasonCode: "done",
-		Sentence: "done", Facts: w.facts, At: f.now()})
-	if err != nil {
-		return Result{}, f.unproved(err, w)
-	}
-	return Result{Command: command.Kind, Status: "done", OperationID: command.OperationID, MigrationID: w.m.MigrationID,
-		Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: nextStep(w.m.Phase)}, nil
-}
-
-func (f *Flow) storeRefusal(command manifest.Command, fingerprint authority.Digest, r *Refusal) error {
-	return f.Folder.StoreOutcome(command, manifest.Outcome{
-		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
-		GoalID: command.GoalID, Fingerprint: fingerprint, Exit: int(r.Kind), ReasonCode: r.Reason, Sentence: r.Sentence, At: f.now()})
-}
-
-// replay answers a command whose outcome is stored: the same content gets it again,
-// other content is a conflict. Neither changes a byte.
-func (f *Flow) replay(command manifest.Command, fingerprint authority.Digest) (Result, bool, error) {
-	stored, err := f.Folder.Outcome(command)
-	if err != nil || stored == nil {
-		return Result{}, err != nil, err
-	}
-	if err := f.authorize(); err != nil {
-		return Result{}, true, err
-	}
-	if stored.Fingerprint != fingerprint || stored.Command != command.Kind {
-		refusal := refuse(KindConflict, "operation_identity_mismatch",
-			"operation %s was a %s with other content; nothing was changed", command.OperationID, stored.Command)
-		refusal.Next = []string{command.Kind}
-		return Result{}, true, refusal
-	}
-	result := Result{Command: stored.Command, Status: "replayed", OperationID: stored.OperationID,
-		MigrationID: stored.MigrationID, Facts: stored.Facts, Next: []string{command.Kind}}
-	if snap, err := f.Folder.Load(); err == nil {
-		result.Phase = snap.Phase()
-	}
-	if stored.Exit != 0 {
-		refusal := refuse(Kind(stored.Exit), stored.ReasonCode, "%s", stored.Sentence)
-		refusal.Next = []string{command.Kind}
-		return result, true, refusal
-	}
-	return result, true, nil
-}
-
-// unproved sorts an error that came after the intent was recorded. Where nothing is
-// in doubt (a lock not had, an interruption) the error keeps its own kind; the
-// intent stays, and the same command or resume goes on from it.
-func (f *Flow) unproved(err error, w *work) error {
-	refusal := AsRefusal(err)
-	if refusal.Kind == KindInterrupted || w.m.Intent == nil {
-		return refusal
-	}
-	reason, sentence := refusal.Reason, refusal.Sentence
-	if refusal.Kind != KindUnproved {
-		sentence = fmt.Sprintf("%s did not finish (%s); its outcome is not proved", w.request.Command, sentence)
-	}
-	return &Refusal{Kind: KindUnproved, Reason: reason, Sentence: sentence, Next: []string{CommandResume}, Err: err}
-}
-
-func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
-	if r.OperationID == "" || r.PlanDigest == "" {
-		return manifest.Command{}, authority.Digest{}, refuse(KindUsage, "plan_required",
-			"--execute needs --operation-id and --plan-digest of a preview; run %s without --execute first", r.Command)
-	}
-	arguments := map[string]string{"plan": r.PlanDigest, "to": string(r.To.Kind), "tenant": r.To.Tenant, "through": strconv.FormatUint(uint64(r.Through), 10)}
-	if r.MaxStall != 0 {
-		arguments["max_stall"] = r.MaxStall.String()
-	}
-	for _, a := range r.Accept {
-		arguments["accept "+a.Hold+":"+a.Record] = a.Owner + ": " + a.Reason
-	}
-	command := manifest.Command{Kind: r.Command, OperationID: r.OperationID, Principal: f.Principal, GoalID: f.Place.GoalID(), Arguments: arguments}
-	fingerprint, err := command.Fingerprint()
-	return command, fingerprint, err
-}
-
-// operatorLock keeps other commands of this tool out of the Goal's folder.
-func (f *Flow) operatorLock(ctx context.Context, operation string) (func() error, error) {
-	if err := atomicfile.MkdirAll(f.Folder.Dir(), 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := lockfile.AcquireKernel(ctx, f.Folder.OperatorLock(), f.LockWait, "loopx-migrate "+operation)
-	if err != nil {
-		return nil, err
-	}
-	return lock.Release, nil
-}
-
-func closing(c io.Closer, err *error) { *err = errors.Join(*err, c.Close()) }

@@ -167,11 +167,14 @@ func (s serverSide) clean(context.Context, *work) error { return nil }
 // dropExport cannot take rows out of a history again, and need not: they are the
 // target's. The source is bound where it stands now, and fenced there.
 func (s serverSide) dropExport(ctx context.Context, w *work) error {
+	if w.m.Phase == manifest.PhasePromoted {
+		return nil // nothing was exported yet, and the fence stands as it stood
+	}
 	err := s.with(ctx, func(_ History, standing Standing) error { return standing.FenceCandidateOf(ctx, s.id()) })
 	if err != nil {
 		return err
 	}
-	p, err := s.f.proveRef(ctx, s.home(AccessUntouched), nil)
+	p, err := s.f.proveRef(ctx, s.home(AccessUntouched), nil, authority.Bookmark{})
 	if err != nil {
 		return err
 	}

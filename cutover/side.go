@@ -240,8 +240,8 @@ func (s fileSide) reinstate(_ context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if staged && s.f.rebuilds(s.m) { // what somebody put at LoopX's place was accepted by name
-		if err := moveOnce(s.home(AccessUntouched).Path, s.quarantined("found-")); err != nil {
+	if home := s.home(AccessUntouched).Path; staged && s.f.acceptedFor(s.m, s.f.Place.Rel(home)) { // what somebody put at LoopX's place was accepted by name
+		if err := moveOnce(home, s.quarantined("found-")); err != nil {
 			return err
 		}
 	}
@@ -260,17 +260,21 @@ func (s fileSide) clean(_ context.Context, w *work) error {
 	return nil
 }
 
-// dropExport sets an export aside. One that was at home is the source's home again empty.
+// dropExport sets an export aside, wherever the rollback had it. A rollback moves it
+// home only after it was proved, and whatever stands there before that is not ours.
 func (s fileSide) dropExport(_ context.Context, w *work) error {
-	aside := s.quarantined("export-" + w.request.OperationID + "-")
+	aside := s.quarantined("export-" + authority.DigestOf([]byte(w.request.OperationID)).String()[:16] + "-")
 	there, err := exists(s.exported())
 	if err != nil {
 		return err
 	}
-	if there {
-		return moveOnce(s.exported(), aside)
+	switch {
+	case there:
+		err = moveOnce(s.exported(), aside)
+	case w.m.Phase == manifest.PhaseExported:
+		err = moveOnce(s.home(AccessUntouched).Path, aside)
 	}
-	return moveOnce(s.home(AccessUntouched).Path, aside)
+	return errors.Join(err, s.list(w, aside))
 }
 
 // list puts a file of the quarantine on record, once, if it is there.

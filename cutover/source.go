@@ -42,22 +42,28 @@ func (f *Flow) auditAgain(ctx context.Context, store History, from *authority.Bo
 type proof struct {
 	lineage authority.Lineage
 	fields  authority.Digest
+	head    authority.Canonical // the newest row that was read, empty when none was
 }
 
 // prove audits a store, from a bookmark if one is given, and sees what its head
 // declares. From a bookmark at the end there is no new row to see it in: the earlier
 // proof then still holds.
-func (f *Flow) prove(ctx context.Context, store History, earlier *proof) (proof, error) {
+func (f *Flow) prove(ctx context.Context, store History, earlier *proof, through authority.Bookmark) (proof, error) {
 	var from *authority.Bookmark
 	if earlier != nil {
 		from = &earlier.lineage.End
 	}
 	var last []byte
+	pass := &passes{through: through}
 	lineage, err := f.auditAgain(ctx, store, from, func(row authority.Row) error {
+		pass.row(row)
 		last = append(last[:0], row.Projection...)
 		return nil
 	})
-	p := proof{lineage: lineage, fields: fieldManifest(last)}
+	if err == nil {
+		err = pass.check()
+	}
+	p := proof{lineage: lineage, fields: fieldManifest(last), head: last}
 	if earlier != nil {
 		p.lineage = joined(earlier.lineage, lineage)
 		if len(last) == 0 {
@@ -73,19 +79,19 @@ func (f *Flow) readSource(ctx context.Context, w *work) error {
 	if w.source != nil {
 		return nil // proved while the plan was made
 	}
-	p, err := f.proveRef(ctx, f.source(w.m).home(AccessUntouched), nil)
+	p, err := f.proveRef(ctx, f.source(w.m).home(AccessUntouched), nil, w.m.Intent.Through)
 	w.source = &p
 	return err
 }
 
 // proveRef opens a store and proves it.
-func (f *Flow) proveRef(ctx context.Context, ref Ref, earlier *proof) (p proof, err error) {
+func (f *Flow) proveRef(ctx context.Context, ref Ref, earlier *proof, through authority.Bookmark) (p proof, err error) {
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return p, err
 	}
 	defer closing(store, &err)
-	return f.prove(ctx, store, earlier)
+	return f.prove(ctx, store, earlier, through)
 }
 
 // joined is the lineage of a whole history whose beginning was proved earlier. An

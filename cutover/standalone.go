@@ -48,7 +48,7 @@ func (f *Flow) planAlone(ctx context.Context, r Request, from, to Ref) (Plan, er
 		return Plan{}, refuse(KindRefused, "pair_not_supported", "this build copies into sqlite stores, not %s", to.Kind)
 	}
 	p := Plan{SchemaVersion: PlanSchema, Command: r.Command, GoalID: from.Goal, OperationID: r.OperationID,
-		Source: PlanSide{Kind: from.Kind}, Target: PlanSide{Kind: to.Kind, Identity: to.Identity, Elsewhere: true},
+		Source: PlanSide{Kind: from.Kind}, Target: PlanSide{Kind: to.Kind, Identity: to.Identity, Elsewhere: true, Place: placeDigest(Target{Kind: to.Kind, Path: to.Path})},
 		Effects: []string{"copy every transaction into a database at the path given by --to", "audit it in full and compare the logical digests",
 			"no authority, fence or record is touched"}}
 	source, err := f.Stores.Open(ctx, from)
@@ -84,13 +84,13 @@ func (f *Flow) planAlone(ctx context.Context, r Request, from, to Ref) (Plan, er
 // copyAlone copies and proves. A target that holds the history already is only
 // proved again.
 func (f *Flow) copyAlone(ctx context.Context, r Request, from, to Ref) (Result, error) {
-	source, err := f.proveRef(ctx, from, nil)
+	source, err := f.proveRef(ctx, from, nil, authority.Bookmark{})
 	if err != nil {
 		return Result{}, err
 	}
 	result := Result{Command: r.Command, Status: "done", OperationID: r.OperationID, Facts: map[string]string{
 		"copied_through": source.lineage.End.Cursor.String(), "logical_digest": source.lineage.Logical.String(), "store_identity": string(to.Identity)}}
-	if there, err := f.proveRef(ctx, to, nil); err == nil && there.lineage.Identity == to.Identity && bootstrap.Done(source.lineage, there.lineage) == nil {
+	if there, err := f.proveRef(ctx, to, nil, authority.Bookmark{}); err == nil && there.lineage.Identity == to.Identity && bootstrap.Done(source.lineage, there.lineage) == nil {
 		result.Status = "replayed"
 		return result, nil
 	}
@@ -102,7 +102,7 @@ func (f *Flow) copyAlone(ctx context.Context, r Request, from, to Ref) (Result, 
 	if err := errors.Join(err, store.Close()); err != nil {
 		return Result{}, err
 	}
-	proved, err := f.proveRef(ctx, to, nil)
+	proved, err := f.proveRef(ctx, to, nil, authority.Bookmark{})
 	if err != nil {
 		return Result{}, err
 	}

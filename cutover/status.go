@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/user"
 
@@ -44,12 +45,26 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	case m != nil && m.Intent != nil:
 		s.State = "unfinished"
 		s.Next = []string{CommandResume}
+	case m != nil && behindFence(m.Phase) && !ours(now.observation.Selector, m):
+		s.State = "fence_lost"
+		s.Next = []string{CommandAbort}
 	case now.verdict.Blocked && (m == nil || now.verdict.Migration != m.MigrationID):
 		s.State = "blocked"
 		s.Next = []string{"inspect"}
 	}
-	s.Tripped, err = f.tripped(ctx, m)
+	if s.Tripped, err = f.tripped(ctx, m); len(s.Tripped) > 0 && m.Phase != manifest.PhasePromoted {
+		s.Next = []string{CommandAbort}
+	}
 	return s, err
+}
+
+// behindFence reports whether the Goal has to be frozen in a phase.
+func behindFence(phase manifest.Phase) bool {
+	switch phase {
+	case manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified, manifest.PhaseTargetFenced, manifest.PhaseExported:
+		return true
+	}
+	return false
 }
 
 // tripped looks at the store that nobody may write to now: the source, which a freeze
@@ -78,7 +93,7 @@ func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error
 
 // trip audits the source from where it was bound. A promotion that died has it at
 // neither place for certain; resume comes first then.
-func (f *Flow) trip(ctx context.Context, m *manifest.Manifest) (_ []Trip, err error) {
+func (f *Flow) trip(ctx context.Context, m *manifest.Manifest) ([]Trip, error) {
 	if m.Intent != nil {
 		return nil, nil
 	}
@@ -86,6 +101,11 @@ func (f *Flow) trip(ctx context.Context, m *manifest.Manifest) (_ []Trip, err er
 	if err != nil {
 		return nil, err
 	}
+	return f.tripAt(ctx, m, ref)
+}
+
+// tripAt audits the source, wherever it stands, from where it was bound.
+func (f *Flow) tripAt(ctx context.Context, m *manifest.Manifest, ref Ref) (_ []Trip, err error) {
 	where := f.where(ref)
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
@@ -99,6 +119,9 @@ func (f *Flow) trip(ctx context.Context, m *manifest.Manifest) (_ []Trip, err er
 		}
 		return nil
 	})
+	if errors.Is(err, authority.ErrMissing) || err == nil && lineage.End.Cursor == 0 {
+		return []Trip{{Where: where, Detail: "the store that is fenced or retired is gone"}}, nil
+	}
 	if class, reason := authority.ReasonOf(err); class == authority.ClassFailed || class == authority.ClassUnavailable {
 		return []Trip{{Where: where, Detail: fmt.Sprintf("the retired store no longer verifies (%s)", reason)}}, nil
 	}

@@ -85,6 +85,9 @@ func openLeases(holds []Hold) []Hold {
 // undoRollback takes a rollback back while nothing is published: the target is the
 // authority again, with every commit it had; the export is set aside.
 func (f *Flow) undoRollback(ctx context.Context, w *work) error {
+	if v := fence.ReadSelector(f.Place); !ours(v, w.m) && !selects(v, w.m) {
+		return selectorMoved(v)
+	}
 	if err := f.targetBack(ctx, w); err != nil {
 		return err
 	}
@@ -106,13 +109,16 @@ func (f *Flow) undoRollback(ctx context.Context, w *work) error {
 
 // targetBack undoes every move of a rollback and lifts the fence inside the target.
 func (f *Flow) targetBack(ctx context.Context, w *work) error {
-	if w.m.Phase == manifest.PhaseExported {
-		if err := f.source(w.m).dropExport(ctx, w); err != nil {
+	target := f.target(w.m)
+	if err := target.bringBack(ctx); err != nil {
+		return err
+	}
+	if from := w.m.Rollback; from != nil && from.RolledBackFrom.Cursor != 0 {
+		if err := f.holdsThrough(ctx, target.home(AccessUntouched), from.RolledBackFrom); err != nil {
 			return err
 		}
 	}
-	target := f.target(w.m)
-	if err := target.bringBack(ctx); err != nil {
+	if err := f.source(w.m).dropExport(ctx, w); err != nil {
 		return err
 	}
 	return target.lift(ctx, rollbackFence(w.m))

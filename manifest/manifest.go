@@ -36,27 +36,30 @@ func (p Phase) Closed() bool {
 
 // Manifest is the record of one migration.
 type Manifest struct {
-	SchemaVersion string        `json:"schema_version"`
-	MigrationID   string        `json:"migration_id"`
-	GoalID        string        `json:"goal_id"`
-	Phase         Phase         `json:"phase"`
-	Intent        *Intent       `json:"intent,omitempty"`
-	Source        Binding       `json:"source"`
-	Target        Binding       `json:"target"`
-	Selector      Selector      `json:"original_selector"`
-	Copied        *Copied       `json:"copied_through,omitempty"`
-	Verdicts      []Verdict     `json:"verdicts,omitempty"`
-	Fence         *Fence        `json:"fence,omitempty"`
-	Authority     *Declared     `json:"authority_binding,omitempty"`
-	Translation   *Revisions    `json:"revision_translation,omitempty"`
-	Consumers     []Consumer    `json:"consumers,omitempty"`
-	Accepted      []Accepted    `json:"accepted,omitempty"`
-	Tripwires     []Tripwire    `json:"tripwires,omitempty"`
-	Promotion     *Promotion    `json:"promotion,omitempty"`
-	Rollback      *Rollback     `json:"rollback,omitempty"`
-	Steps         []Step        `json:"steps"`
-	Incidents     []Incident    `json:"incidents,omitempty"`
-	Quarantine    []Quarantined `json:"quarantine,omitempty"`
+	SchemaVersion string `json:"schema_version"`
+	MigrationID   string `json:"migration_id"`
+	GoalID        string `json:"goal_id"`
+	Phase         Phase  `json:"phase"`
+	// Previous is the promoted migration that was current when this one began: it is
+	// current again if this one is given up.
+	Previous    string        `json:"previous,omitempty"`
+	Intent      *Intent       `json:"intent,omitempty"`
+	Source      Binding       `json:"source"`
+	Target      Binding       `json:"target"`
+	Selector    Selector      `json:"original_selector"`
+	Copied      *Copied       `json:"copied_through,omitempty"`
+	Verdicts    []Verdict     `json:"verdicts,omitempty"`
+	Fence       *Fence        `json:"fence,omitempty"`
+	Authority   *Declared     `json:"authority_binding,omitempty"`
+	Translation *Revisions    `json:"revision_translation,omitempty"`
+	Consumers   []Consumer    `json:"consumers,omitempty"`
+	Accepted    []Accepted    `json:"accepted,omitempty"`
+	Tripwires   []Tripwire    `json:"tripwires,omitempty"`
+	Promotion   *Promotion    `json:"promotion,omitempty"`
+	Rollback    *Rollback     `json:"rollback,omitempty"`
+	Steps       []Step        `json:"steps"`
+	Incidents   []Incident    `json:"incidents,omitempty"`
+	Quarantine  []Quarantined `json:"quarantine,omitempty"`
 }
 
 // Binding is one side of a migration, as it stood when it was bound.
@@ -93,8 +96,24 @@ type Intent struct {
 	Principal   string           `json:"principal"`
 	PlanDigest  authority.Digest `json:"plan_digest"`
 	// MaxStallMillis is the stall budget of a cutover, for whoever resumes it.
-	MaxStallMillis int64     `json:"max_stall_ms,omitempty"`
-	At             time.Time `json:"at"`
+	MaxStallMillis int64 `json:"max_stall_ms,omitempty"`
+	// Through is the place in a live history that the plan bound: whatever is found
+	// behind the fence must pass through it.
+	Through authority.Bookmark `json:"through,omitzero"`
+	Parity  Parity             `json:"parity,omitzero"`
+	At      time.Time          `json:"at"`
+}
+
+// Parity is what was asked of a comparison.
+type Parity struct {
+	MinimumOperations uint64   `json:"minimum_operations,omitempty"`
+	RequireEventKinds []string `json:"require_event_kinds,omitempty"`
+	PageSizes         []int    `json:"page_sizes,omitempty"`
+}
+
+// IsZero reports whether nothing beyond the usual was asked.
+func (p Parity) IsZero() bool {
+	return p.MinimumOperations == 0 && len(p.RequireEventKinds) == 0 && len(p.PageSizes) == 0
 }
 
 // Copied says how far a candidate follows a source that is still live.
@@ -158,6 +177,8 @@ type Accepted struct {
 	Record string `json:"record"`
 	Owner  string `json:"owner"`
 	Reason string `json:"reason"`
+	// OperationID is the command it was accepted for; it holds for no other.
+	OperationID string `json:"operation_id,omitempty"`
 }
 
 // Tripwire is where a retired store stood, so that a later write on it is seen.
