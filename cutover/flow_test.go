@@ -27,6 +27,7 @@ type rig struct {
 	ops  int
 	// underFire: another process writes, so that a preview cannot be seen to change nothing.
 	underFire bool
+	leased    bool // a test took a lease in the middle of something
 }
 
 func newRig(t *testing.T, name string) *rig {
