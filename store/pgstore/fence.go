@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,10 +31,13 @@ type Standing struct {
 const fenceMessage = "loopx_migrate_fence:"
 
 // fenceIDShape keeps the id usable in messages and settings.
-var fenceIDShape = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,200}$`)
+// Compiling it takes longer than a command that has nothing to do with fences may start.
+var fenceIDShape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,200}$`)
+})
 
 func checkFenceID(id string) error {
-	if fenceIDShape.MatchString(id) {
+	if fenceIDShape().MatchString(id) {
 		return nil
 	}
 	return refuse(authority.ClassFailed, ReasonFenceID,

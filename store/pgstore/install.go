@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -57,7 +58,9 @@ func NewIdentity() authority.Identity {
 }
 
 // roleShape leaves out names that would need care with quotes in a hand-run script.
-var roleShape = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`)
+var roleShape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$-]{0,62}$`)
+})
 
 // InstallPlan is the whole of an installation: LoopX's schema, this tool's objects beside
 // it, roles and their privileges. Every statement may run again.
@@ -67,7 +70,7 @@ func InstallPlan(o InstallOptions) (Plan, error) {
 		return plan, answerAs("install", "", violation("PostgreSQL store identity must match postgresql:<32 lowercase hex>").field("store_identity"), unwritten)
 	}
 	for _, role := range append(o.Runtime[:len(o.Runtime):len(o.Runtime)], o.Operators...) {
-		if !roleShape.MatchString(role) {
+		if !roleShape().MatchString(role) {
 			return plan, answerAs("install", "", refuse(authority.ClassFailed, ReasonDSN, "a role's name must be letters, digits, _, $ and -").field("role"), unwritten)
 		}
 	}

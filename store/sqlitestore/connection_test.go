@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -94,8 +95,13 @@ func nextOfSmall(operation string) authority.CommitRequest {
 
 // Case 59: the linked SQLite is one that LoopX opens databases of.
 func TestLinkedSQLiteIsAdmitted(t *testing.T) {
-	linked, err := Version(context.Background())
-	if err != nil || !AdmittedByLoopX(linked.Version) || len(linked.SourceID) < 60 {
+	var asked Linked
+	db, err := sql.Open("sqlite", ":memory:")
+	if err == nil {
+		err = errors.Join(db.QueryRow("SELECT sqlite_version(), sqlite_source_id()").Scan(&asked.Version, &asked.SourceID), db.Close())
+	}
+	linked := Version()
+	if err != nil || linked != asked || !AdmittedByLoopX(linked.Version) || len(linked.SourceID) < 60 {
 		t.Errorf("linked SQLite %+v, %v", linked, err)
 	}
 	for version, want := range map[string]bool{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 )
@@ -33,9 +34,14 @@ var (
 )
 
 // fenceIDShape keeps the id usable inside an SQL literal and a message.
-var fenceIDShape = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,200}$`)
+// Compiling it takes longer than a command that has nothing to do with fences may start.
+var fenceIDShape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,200}$`)
+})
 
-var raised = regexp.MustCompile(`RAISE\(ABORT, '` + fenceMessage + `([A-Za-z0-9._:-]{1,200})'\)`)
+var raised = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`RAISE\(ABORT, '` + fenceMessage + `([A-Za-z0-9._:-]{1,200})'\)`)
+})
 
 func trigger(table, operation, fenceID string) string {
 	return fmt.Sprintf("CREATE TRIGGER %s%s_%s BEFORE %s ON %s BEGIN SELECT RAISE(ABORT, '%s%s'); END",
@@ -141,7 +147,7 @@ func (s *session) fence() (fenceID string, err error) {
 		if err := rows.Scan(&name, &text); err != nil {
 			return "", err
 		}
-		match := raised.FindStringSubmatch(text)
+		match := raised().FindStringSubmatch(text)
 		if match == nil || fenceID != "" && match[1] != fenceID {
 			return "", fenceHeld("trigger " + name + " does not belong to one fence")
 		}
@@ -162,7 +168,7 @@ func fenceHeld(detail string) *refusal {
 }
 
 func checkFenceID(id string) error {
-	if fenceIDShape.MatchString(id) {
+	if fenceIDShape().MatchString(id) {
 		return nil
 	}
 	return refuse(authority.ClassFailed, ReasonFenceID,

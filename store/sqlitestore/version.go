@@ -1,12 +1,10 @@
 package sqlitestore
 
 import (
-	"context"
-	"database/sql"
 	"strconv"
 	"strings"
 
-	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 )
 
 // Linked is the SQLite that this program carries.
@@ -15,19 +13,8 @@ type Linked struct {
 	SourceID string `json:"source_id"` // check-in time and hash
 }
 
-// Version asks the linked driver.
-func Version(ctx context.Context) (linked Linked, err error) {
-	connector, err := sqlite.NewConnector(":memory:")
-	if err != nil {
-		return linked, err
-	}
-	db := sql.OpenDB(connector)
-	err = db.QueryRowContext(ctx, `SELECT sqlite_version(), sqlite_source_id()`).Scan(&linked.Version, &linked.SourceID)
-	if closing := db.Close(); err == nil {
-		err = closing
-	}
-	return linked, err
-}
+// Version is that of the driver's translation of SQLite.
+func Version() Linked { return Linked{Version: lib.SQLITE_VERSION, SourceID: lib.SQLITE_SOURCE_ID} }
 
 // AdmittedByLoopX reports whether LoopX agrees to open databases with that SQLite.
 // Older ones have a fault in resetting the write-ahead log: from 3.51.3 on, and in
