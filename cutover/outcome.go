@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
@@ -81,14 +82,14 @@ func (f *Flow) unproved(err error, w *work) error {
 }
 
 // operationShape keeps an operation id usable in file names and messages.
-var operationShape = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+var operationShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`) })
 
 func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 	if r.OperationID == "" || r.PlanDigest == "" {
 		return manifest.Command{}, authority.Digest{}, refuse(KindUsage, "plan_required",
 			"--execute needs --operation-id and --plan-digest of a preview; run %s without --execute first", r.Command)
 	}
-	if !operationShape.MatchString(r.OperationID) {
+	if !operationShape().MatchString(r.OperationID) {
 		return manifest.Command{}, authority.Digest{}, refuse(KindUsage, "operation_id_invalid",
 			"an operation id is 1 to 128 letters, digits, dots, colons, dashes and underscores; nothing was changed")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/sergi/go-diff/diffmatchpatch"
 
@@ -87,11 +88,11 @@ func (p *place) step(name string, left, right []byte) {
 	p.left, p.right = left, right
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`) })
 
 // segment names a key, or its digest when it could be text of a person.
 func segment(key string) string {
-	if plainName.MatchString(key) {
+	if plainName().MatchString(key) {
 		return key
 	}
 	return "#" + authority.DigestOf([]byte(key)).String()[:8]
