@@ -126,7 +126,7 @@ func (f *Flow) precopy(ctx context.Context, w *work) error {
 // behindTheFence is the write stall: from the frozen selector to the published one.
 func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
 	selector := fence.ReadSelector(f.Place)
-	if selects(selector, w.m) && w.m.Phase == manifest.PhaseVerified {
+	if selects(selector, w.m) {
 		return nil // published before the step died
 	}
 	if w.m.Phase != manifest.PhasePlanned && !ours(selector, w.m) {

@@ -51,7 +51,7 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	}
 	p.source = &found.proof
 	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Tenant: f.liveSide(now).Tenant, Cursor: found.at.Cursor, Revision: found.at.Revision}
-	holds, err := f.holds(ctx, now, p, found)
+	holds, err := f.holds(ctx, p, found)
 	if err != nil {
 		return p, err
 	}
@@ -333,7 +333,7 @@ func (f *Flow) sameTarget(now seen, r Request) error {
 }
 
 // holds gathers every named reason why the step may not run now.
-func (f *Flow) holds(ctx context.Context, now seen, p Plan, found liveSource) ([]Hold, error) {
+func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, error) {
 	holds := append(headHolds(found.head, p.GoalID, f.now()), found.oversized...)
 	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
 	if err != nil {

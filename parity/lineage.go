@@ -68,7 +68,7 @@ func (c *comparison) ownLineage(ctx context.Context, s *side) {
 		return
 	}
 	proved := s.lineage.End
-	code, field := "", ""
+	var code, field string
 	switch {
 	case identity != s.lineage.Identity || !identity.Valid(s.View.Kind()):
 		code, field = "identity_differs", "store_identity"

@@ -299,8 +299,7 @@ func naivePrint(dst []byte, value any) []byte {
 		return strconv.AppendBool(dst, v)
 	case float64:
 		if v == 0 {
-			v = 0 // a minus zero loses its sign
-			return append(dst, '0')
+			return append(dst, '0') // a minus zero loses its sign
 		}
 		text, _ := json.Marshal(v) // encoding/json prints ECMAScript's way
 		return append(dst, text...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -206,7 +207,7 @@ func nextMessage(from io.Reader, typed bool) ([]byte, error) {
 		return nil, err
 	}
 	rest := int(binary.BigEndian.Uint32(message[head-4:])) - 4
-	message = append(message, make([]byte, max(rest, 0))...)
+	message = slices.Concat(message, make([]byte, max(rest, 0)))
 	_, err := io.ReadFull(from, message[head:])
 	return message, err
 }

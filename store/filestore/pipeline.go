@@ -19,11 +19,10 @@ const (
 
 // batch is a run of rows on its way through the pipeline.
 type batch struct {
-	rows  []*row
-	text  []byte // what the rows are cut from
-	err   error  // why no row follows; io.EOF at the end
-	done  chan struct{}
-	final []byte // the projection of the last row
+	rows []*row
+	text []byte // what the rows are cut from
+	err  error  // why no row follows; io.EOF at the end
+	done chan struct{}
 }
 
 // prove verifies the document from its first row, or from where the walk

@@ -303,7 +303,7 @@ func blanksIn(text []byte) int {
 // valueIn is the length of the value at the start of text, 0 when text ends too
 // early to tell: something must follow.
 func valueIn(text []byte) int {
-	n := 0
+	var n int
 	if nested(text) {
 		n = canonical.Skip(text)
 	} else {

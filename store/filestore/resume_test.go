@@ -3,6 +3,7 @@ package filestore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -71,8 +72,8 @@ func TestResumeReadsTheTailOnly(t *testing.T) {
 		after := bytes.Replace(text, []byte(`"operation_id":"op-0180"`), []byte(`"operation_id":"op-0X80"`), 1)
 		must(t, os.WriteFile(store.Path(), after, 0o600))
 		_, err = store.Audit(context.Background(), &mark, nil)
-		e, ok := err.(*authority.Error)
-		if !ok || e.Cursor != 180 || e.Field != "committed[179].provider_revision" || e.Class != authority.ClassFailed {
+		var e *authority.Error
+		if !errors.As(err, &e) || e.Cursor != 180 || e.Field != "committed[179].provider_revision" || e.Class != authority.ClassFailed {
 			t.Errorf("an edited tail: %v", err)
 		}
 	})

@@ -111,7 +111,7 @@ func unsealed(l *line) *refusal {
 // run audits what the session shows, from the bookmark to the head.
 func (a *audit) run(ctx context.Context, s *session) error {
 	a.lineage.Format, a.lineage.Identity = FormatV0, s.identity
-	h, err := s.head(ctx, "")
+	h, err := s.head(ctx)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func (c *Candidate) resume(ctx context.Context, in *session) error {
 	if err != nil {
 		return err
 	}
-	h, err := in.head(ctx, "")
+	h, err := in.head(ctx)
 	switch {
 	case err != nil:
 		return err

@@ -31,7 +31,7 @@ func (s *Store) Identity(ctx context.Context) (authority.Identity, error) {
 func (s *Store) Load(ctx context.Context) (authority.Head, error) {
 	var head authority.Head
 	err := s.link.reading(ctx, snapshot, func(in *session) error {
-		h, err := in.head(ctx, "")
+		h, err := in.head(ctx)
 		if err == nil && h.cursor == 0 {
 			err = missing()
 		}
@@ -57,9 +57,9 @@ func (h headRow) applied(id authority.Identity) authority.Applied {
 	return authority.Applied{Cursor: authority.Cursor(h.cursor), Revision: revisionOf(id, h.revision)}
 }
 
-// head reads the head row; locking is "" or " FOR UPDATE".
-func (s *session) head(ctx context.Context, locking string) (headRow, error) {
-	h, err := s.place(ctx, "head::text", locking)
+// head reads the head row.
+func (s *session) head(ctx context.Context) (headRow, error) {
+	h, err := s.place(ctx, "head::text", "")
 	if err != nil || h.cursor == 0 {
 		return h, err
 	}
@@ -164,7 +164,7 @@ func checkLimit(limit int) error {
 
 func (s *session) scan(ctx context.Context, after authority.Cursor, limit int) (authority.Page, error) {
 	page := authority.Page{Next: after}
-	h, err := s.head(ctx, "")
+	h, err := s.head(ctx)
 	if err != nil {
 		return page, err
 	}

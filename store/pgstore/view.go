@@ -93,7 +93,7 @@ func (v *view) Identity(ctx context.Context) (authority.Identity, error) {
 func (v *view) Load(ctx context.Context) (authority.Head, error) {
 	var head authority.Head
 	err := v.read(ctx, func(in *session) error {
-		h, err := in.head(ctx, "")
+		h, err := in.head(ctx)
 		if err == nil && h.cursor == 0 {
 			err = missing()
 		}

@@ -178,7 +178,7 @@ func TestAuditEndsWithTheVisitorsError(t *testing.T) {
 		}
 		return nil
 	})
-	if err != stop || seen != 4 {
+	if !errors.Is(err, stop) || seen != 4 {
 		t.Errorf("%v after %d rows", err, seen)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

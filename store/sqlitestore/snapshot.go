@@ -52,7 +52,7 @@ func lookAt(path string) (fileMark, error) {
 		return fileMark{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return fileMark{
-		device: uint64(stat.Dev), inode: stat.Ino, size: stat.Size,
+		device: stat.Dev, inode: stat.Ino, size: stat.Size,
 		modified: stat.Mtim.Nano(), changed: stat.Ctim.Nano(),
 	}, nil
 }
