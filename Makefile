@@ -3,7 +3,7 @@
 #   make check     what must hold before a change goes in: build vet lint test crash race
 #   make test      all tests of the program as it is used
 #   make crash     the tests that break each durable effect by its number
-#   make race      all tests under the race detector (needs a C compiler)
+#   make race      the tests of what is concurrent, under the race detector (needs a C compiler)
 #   make fuzz      every fuzz target for FUZZTIME each (default 5m)
 #   make bench     every benchmark that matches BENCH (default all)
 #   make golden    rewrite the golden files; read the difference before you commit it
@@ -34,6 +34,12 @@ LINT := .tools/golangci-lint-$(LINT_VERSION)
 with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -E '^//go:build .*$(1)' . | xargs -r -n1 dirname | sort -u)
 with_text = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -F '$(1)' . | xargs -r -n1 dirname | sort -u)
 
+# tests_with_tag names the tests under a build tag, as a pattern: test has run the others.
+tests_with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -E '^//go:build .*$(1)' . | xargs -r grep -hoE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | sort -u | paste -sd '|')
+
+# What has goroutines of its own, or shares something between processes.
+CONCURRENT := ./authority/canonical ./bootstrap ./fence ./internal/lockfile ./internal/faultio ./parity ./store/filestore ./store/sqlitestore ./store/pgstore ./store/storetest
+
 .PHONY: check build vet lint test crash race fuzz bench golden interop pg-matrix
 
 check: build vet lint test crash race
@@ -58,10 +64,10 @@ test:
 	$(GO) test -timeout $(TIMEOUT) ./...
 
 crash:
-	$(GO) test -timeout $(TIMEOUT) -tags faultinject $(call with_tag,faultinject)
+	$(GO) test -timeout $(TIMEOUT) -tags faultinject -run '^($(call tests_with_tag,faultinject))$$' $(call with_tag,faultinject)
 
 race:
-	CGO_ENABLED=1 $(GO) test -timeout $(TIMEOUT) -race ./...
+	CGO_ENABLED=1 $(GO) test -timeout $(TIMEOUT) -race $(CONCURRENT)
 
 # go test fuzzes one target of one package at a time.
 fuzz:
