@@ -117,6 +117,13 @@ func (op *operation) appendBounds(dst []byte, name string, n int) []byte {
 // ParseDelta reads a delta in any legal spelling. Beside the errors of Append
 // it gives *DeltaError for what LoopX refuses before it replays anything.
 func ParseDelta(text []byte) (Delta, error) {
+	if d, ok := parseBuilt(text); ok {
+		return d, nil
+	}
+	return parseAny(text)
+}
+
+func parseAny(text []byte) (Delta, error) {
 	canonical, err := Append(nil, text)
 	if err != nil {
 		return Delta{}, err

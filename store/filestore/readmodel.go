@@ -50,6 +50,7 @@ type modelCheck struct {
 	at     int    // and where they stood
 	count  string
 	length int // of the text of its todos
+	sum    prefixSum
 }
 
 // leastRecord is less than the text of any record of LoopX, which has an id, a
@@ -85,7 +86,7 @@ func (m *modelCheck) holds(end []byte) bool {
 	}
 	model, todos := end[:at], end[at+len(todosName)-1:len(end)-1]
 	digest := bytes.Index(model, []byte(digestName))
-	if digest < 0 || !bytes.HasPrefix(model[digest+len(digestName):], []byte(authority.DigestOf(todos).String()+`"`)) {
+	if digest < 0 || !bytes.HasPrefix(model[digest+len(digestName):], []byte(m.sum.digest(todos).String()+`"`)) {
 		return false
 	}
 	place := bytes.LastIndex(model, []byte(countName))
