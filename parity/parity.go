@@ -78,7 +78,8 @@ type side struct {
 	lineage    authority.Lineage
 	end        authority.Cursor // the tip's
 	before     authority.Digest
-	operations chainedIDs // ids as the walk met them
+	operations chainedIDs                   // ids as the walk met them
+	receipts   map[string]authority.Receipt // what the view said about the page at hand, by operation
 }
 
 func (s *side) journal() bool { return s.View != nil }

@@ -16,7 +16,7 @@ func (c *comparison) sameReceipts(ctx context.Context, m met, id string) bool {
 	values := make([][]byte, len(m.rows))
 	before := c.checks[CheckReceipts].Total
 	for i, s := range m.sides {
-		receipt, err := s.View.Receipt(ctx, id)
+		receipt, err := s.receipt(ctx, id)
 		switch {
 		case errors.Is(err, authority.ErrMissing):
 			continue
@@ -36,6 +36,34 @@ func (c *comparison) sameReceipts(ctx context.Context, m met, id string) bool {
 	here.cursor = m.cursor
 	c.sameValues(here, "receipts", CheckReceipts, "receipt_differs", values)
 	return c.checks[CheckReceipts].Total == before
+}
+
+// receipt is what the arm answers for an operation. A view that answers for many at
+// once was asked when it gave the page.
+func (s *side) receipt(ctx context.Context, id string) (authority.Receipt, error) {
+	if receipt, asked := s.receipts[id]; asked {
+		return receipt, nil
+	}
+	return s.View.Receipt(ctx, id)
+}
+
+// askReceipts asks a view that can answer for many operations at once about those of
+// a page. What it does not answer, or fails at, is asked again one by one.
+func (s *side) askReceipts(ctx context.Context, page []authority.Transaction) {
+	view, can := s.View.(interface {
+		Receipts(context.Context, []string) (map[string]authority.Receipt, error)
+	})
+	s.receipts = nil
+	if !can {
+		return
+	}
+	ids := make([]string, len(page))
+	for i := range page {
+		ids[i] = page[i].OperationID
+	}
+	if receipts, err := view.Receipts(ctx, ids); err == nil {
+		s.receipts = receipts
+	}
 }
 
 // ownReceipt holds the receipt of an operation against the row of the same arm:

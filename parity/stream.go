@@ -63,6 +63,7 @@ func (s *stream) fill(ctx context.Context) {
 	s.ended = !page.HasMore || s.broken != "" || page.Next == s.through
 	s.page, s.after = page.Transactions, page.Next
 	s.limit = rowsFor(largest(page.Transactions))
+	s.askReceipts(ctx, page.Transactions)
 }
 
 // pageBreaks names the rule that a page breaks by itself, or nothing.

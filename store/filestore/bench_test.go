@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -151,39 +149,5 @@ func BenchmarkCommit(b *testing.B) {
 		})
 		must(b, err)
 		expected = applied.Revision
-	}
-}
-
-var peak = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
-
-// BenchmarkPeakMemory reports the peak of a process of its own that audits a
-// journal of projections of 1 MiB; the target is 96 MiB whatever the length.
-func BenchmarkPeakMemory(b *testing.B) {
-	if dir := os.Getenv("FILESTORE_PEAK_DIR"); dir != "" {
-		store := open(b, filestore.Options{Dir: dir, GoalID: fixture.HistoryGoal})
-		_, err := store.Audit(context.Background(), nil, nil)
-		must(b, err)
-		status, err := os.ReadFile("/proc/self/status")
-		must(b, err)
-		must(b, os.WriteFile(filepath.Join(dir, "peak"), peak.FindSubmatch(status)[1], 0o600))
-		return
-	}
-	for _, rows := range []int{50, 400} {
-		b.Run(strconv.Itoa(rows), func(b *testing.B) {
-			dir := b.TempDir()
-			fixture.FileV0(b, dir, fixture.HistoryGoal, fixture.History(2, rows, 120, 8400))
-			for b.Loop() {
-				child := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkPeakMemory$", "-test.benchtime=1x")
-				child.Env = append(os.Environ(), "FILESTORE_PEAK_DIR="+dir)
-				if output, err := child.CombinedOutput(); err != nil {
-					b.Fatalf("%v\n%s", err, output)
-				}
-			}
-			text, err := os.ReadFile(filepath.Join(dir, "peak"))
-			must(b, err)
-			kilobytes, err := strconv.ParseFloat(string(text), 64)
-			must(b, err)
-			b.ReportMetric(kilobytes/1024, "MiB-peak")
-		})
 	}
 }

@@ -122,6 +122,33 @@ func requireLineage(t *testing.T, view authority.View, want fixture.Answers) {
 	}
 }
 
+// Many receipts asked for at once are those that are asked for one by one. Only a store
+// that holds awkward ids may leave some to be asked again.
+func TestViewAnswersManyReceipts(t *testing.T) {
+	for _, name := range []string{"sqlite-v2-small", "sqlite-v2-traps"} {
+		goal := string(fixture.Expected(t, name).Goal)
+		opened, err := openStore(t, Options{Path: databaseOf(t, name, goal), GoalID: goal}).View(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer requireClosed(t, opened)
+		ids, err := opened.Operations(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := opened.(*view).Receipts(context.Background(), append(ids[:len(ids):len(ids)], "never", "\xed\xa0\x80"))
+		if err != nil || len(got) < len(ids)-1 || len(got) > len(ids) {
+			t.Fatalf("%s: %d receipts of %d operations, %v", name, len(got), len(ids), err)
+		}
+		for id, receipt := range got {
+			want, err := opened.Receipt(context.Background(), id)
+			if err != nil || receipt.Cursor != want.Cursor || receipt.Revision != want.Revision || !bytes.Equal(receipt.Receipts, want.Receipts) {
+				t.Errorf("%s: %q got %+v, not %+v, %v", name, id, receipt, want, err)
+			}
+		}
+	}
+}
+
 // The logical digest is computed here over the offered commits, not by a store.
 func TestLogicalDigestIsThatOfTheCommits(t *testing.T) {
 	for _, name := range []string{"sqlite-v2-small", "sqlite-v2-traps"} {

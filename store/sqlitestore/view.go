@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // view is a snapshot that was audited once. Over a connection it is a read transaction
@@ -176,6 +177,49 @@ func (s *session) provedReceipt(operationID string) (receipt authority.Receipt, 
 	receipt = authority.Receipt{Cursor: authority.Cursor(cursor), Revision: revision(s.identity, uint64(cursor))}
 	receipt.Receipts, _, err = jsonColumn("commits.receipts", receipts)
 	return receipt, err
+}
+
+// Receipts looks many operations up by the same index in one statement. It answers for
+// those that it finds so; about another one Receipt has the word.
+func (v *view) Receipts(ctx context.Context, operationIDs []string) (map[string]authority.Receipt, error) {
+	found := make(map[string]authority.Receipt, len(operationIDs))
+	err := v.read(ctx, func(in *session) error {
+		if in == nil {
+			return nil
+		}
+		return in.provedReceipts(operationIDs, found)
+	})
+	return found, v.store.answer("receipt", err, unreadable)
+}
+
+func (s *session) provedReceipts(operationIDs []string, found map[string]authority.Receipt) (err error) {
+	asked := []byte{'['}
+	for i, id := range operationIDs {
+		if i > 0 {
+			asked = append(asked, ',')
+		}
+		asked = canonical.AppendString(asked, id)
+	}
+	rows, err := s.query("SELECT c.operation_id, c.cursor, c.receipts FROM json_each(?) AS asked CROSS JOIN commits AS c ON c.operation_id = asked.value",
+		textOf(append(asked, ']')))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id string
+		var cursor int64
+		var receipts any
+		if err := rows.Scan(&id, &cursor, &receipts); err != nil {
+			return err
+		}
+		text, _, err := jsonColumn("commits.receipts", receipts)
+		if err != nil {
+			return err
+		}
+		found[id] = authority.Receipt{Cursor: authority.Cursor(cursor), Revision: revision(s.identity, uint64(cursor)), Receipts: text}
+	}
+	return rows.Err()
 }
 
 // Scan goes on from the page before, or rebuilds from the covering checkpoint. The
