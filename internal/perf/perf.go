@@ -14,6 +14,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -49,16 +51,43 @@ func Run(process *exec.Cmd) (Cost, error) {
 	var said bytes.Buffer
 	process.Stderr = &said
 	start := time.Now()
-	err := process.Run()
-	cost := Cost{Wall: time.Since(start)}
-	if state := process.ProcessState; state != nil {
-		cost.CPU = state.UserTime() + state.SystemTime()
-		cost.Peak = state.SysUsage().(*syscall.Rusage).Maxrss << 10 // Linux counts it in KiB
+	if err := process.Start(); err != nil {
+		return Cost{}, err
 	}
+	peak, ended := make(chan int64), make(chan struct{})
+	go func() { peak <- watchPeak(process.Process.Pid, ended) }()
+	err := process.Wait()
+	cost := Cost{Wall: time.Since(start), CPU: process.ProcessState.UserTime() + process.ProcessState.SystemTime()}
+	close(ended)
+	cost.Peak = <-peak
 	if err != nil {
 		err = fmt.Errorf("%v: %w\n%s", process.Args, err, said.String())
 	}
 	return cost, err
+}
+
+var peakLine = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
+
+// watchPeak reads the most memory a process has had resident, until it has ended. What
+// the kernel tells at the end of a process is no use: it begins with the peak of the
+// process that started it.
+func watchPeak(pid int, ended <-chan struct{}) (peak int64) {
+	const often = 5 * time.Millisecond
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if found := peakLine.FindSubmatch(status); err == nil && found != nil {
+			if kilobytes, err := strconv.ParseInt(string(found[1]), 10, 64); err == nil {
+				peak = max(peak, kilobytes<<10)
+			}
+		}
+		select {
+		case <-ended:
+			return peak
+		case <-tick.C:
+		}
+	}
 }
 
 // Hash is the yardstick: Go's SHA-256 over a file, reading included.
