@@ -31,7 +31,7 @@ func (c *comparison) walkRows(ctx context.Context) {
 	var streams []*stream
 	for _, s := range journals {
 		s.operations.sum = sha256.New()
-		streams = append(streams, &stream{side: s, after: c.options.After, through: c.options.Through, limit: rowsFor(len(s.head.Projection))})
+		streams = append(streams, &stream{side: s, after: c.options.After, through: c.options.Through, limit: rowsFor(len(s.head.Projection), walkBytes)})
 	}
 	previous := make([]authority.Transaction, len(streams))
 	for i := range previous {

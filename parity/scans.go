@@ -30,7 +30,7 @@ func (c *comparison) tryPages(ctx context.Context) {
 		sizes = []int{1, 2, 7, 64}
 	}
 	for _, size := range sizes {
-		if size > 1 && size > rowsFor(row) {
+		if size > 1 && size > rowsFor(row, pageBytes) {
 			c.note(CheckScans, fmt.Sprintf("pages of %d rows would hold more than %d bytes of one arm and were left out", size, pageBytes))
 			continue
 		}

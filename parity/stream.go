@@ -7,16 +7,20 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority"
 )
 
-// pageBytes is about how much of one arm a page holds.
-const pageBytes = 8 << 20
+// How much of one arm a page holds: of the walk, which is over all rows, and of the
+// other sizes, which are larger so that few have to be left out.
+const (
+	walkBytes = 4 << 20
+	pageBytes = 8 << 20
+)
 
 // checkpointRows is the distance of checkpoints in LoopX's delta formats; a page
 // of whole runs makes a store replay nothing twice.
 const checkpointRows = 64
 
-// rowsFor is how many rows of a size make a page.
-func rowsFor(rowBytes int) int {
-	rows := min(max(pageBytes/(rowBytes+1), 1), 1024)
+// rowsFor is how many rows of a size make a page of so many bytes.
+func rowsFor(rowBytes, bytes int) int {
+	rows := min(max(bytes/(rowBytes+1), 1), 1024)
 	if rows > checkpointRows {
 		rows -= rows % checkpointRows
 	}
@@ -62,7 +66,7 @@ func (s *stream) fill(ctx context.Context) {
 	s.broken = pageBreaks(page, s.after, limit)
 	s.ended = !page.HasMore || s.broken != "" || page.Next == s.through
 	s.page, s.after = page.Transactions, page.Next
-	s.limit = rowsFor(largest(page.Transactions))
+	s.limit = rowsFor(largest(page.Transactions), walkBytes)
 	s.askReceipts(ctx, page.Transactions)
 }
 

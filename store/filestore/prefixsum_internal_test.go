@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -17,7 +18,7 @@ func TestPrefixSum(t *testing.T) {
 		case 0:
 			text = text[:random.IntN(len(text)+1)]
 		case 1:
-			text = append(text, make([]byte, random.IntN(2*sumStride))...)
+			text = slices.Concat(text, make([]byte, random.IntN(2*sumStride)))
 		case 2: // the same text again
 		default:
 			if len(text) > 0 {
