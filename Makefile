@@ -17,7 +17,7 @@ SHELL := /bin/bash
 GO ?= go
 FUZZTIME ?= 5m
 BENCH ?= .
-TIMEOUT ?= 15m
+TIMEOUT ?= 40m
 
 # The program is pure Go. The race detector alone needs cgo.
 export CGO_ENABLED := 0
