@@ -130,7 +130,7 @@ func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
 		return nil // published before the step died
 	}
 	if w.m.Phase != manifest.PhasePlanned && !ours(selector, w.m) {
-		return f.tooLong(ctx, w) // it died while it undid the freeze
+		return f.undone(ctx, w)
 	}
 	if w.m.Phase == manifest.PhasePlanned {
 		if err := f.lockWriters(ctx, w); err != nil {
@@ -166,6 +166,17 @@ func (f *Flow) tooLong(ctx context.Context, w *work) error {
 	}
 	w.m.Phase, w.m.Fence, w.m.Selector = manifest.PhasePlanned, nil, manifest.Selector{}
 	w.refused = refuse(KindRefused, "stall_exceeded", "the stall grew past %d ms; everything was undone and the source is the authority", w.request.MaxStall.Milliseconds())
+	return nil
+}
+
+// undone finishes what died while it took the freeze back.
+func (f *Flow) undone(ctx context.Context, w *work) error {
+	if err := f.backToSource(ctx, w); err != nil {
+		return err
+	}
+	w.m.Phase, w.m.Fence, w.m.Selector = manifest.PhasePlanned, nil, manifest.Selector{}
+	w.refused = refuse(KindRefused, "cutover_undone", "the cutover died while it was taken back; the source is the authority, and the candidate is there to go on with")
+	w.refused.Next = []string{CommandCutover}
 	return nil
 }
 

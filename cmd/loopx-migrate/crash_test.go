@@ -318,7 +318,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 	want := c.ends
 	switch way := n % 3; {
 	case way == 1 && unfinished:
-		s.resume(c, line)
+		s.resume(c)
 	case way == 2 && c.undo != "" && !c.finished(broken, status):
 		want = s.giveUp(c)
 	default:
@@ -340,15 +340,16 @@ func (c crossing) finished(broken, status reply) bool {
 }
 
 // resume finishes the step. A cutover that could not have a lock before anything was
-// fenced has taken its intent back: then there is nothing to resume, and it runs anew.
-func (s *site) resume(c crossing, line []string) {
+// fenced has taken its intent back, and one that failed behind the fence the fence too:
+// then there is nothing to resume, and it runs anew.
+func (s *site) resume(c crossing) {
 	s.t.Helper()
 	r := s.exec(nil, s.line("resume"))
 	if r.ReasonCode == "plan_changed" { // a first try went on with the copy and could not have a lock
 		r = s.exec(nil, s.line("resume"))
 	}
-	if r.ReasonCode == "nothing_to_resume" {
-		s.again(c, line)
+	if r.ReasonCode == "nothing_to_resume" || r.ReasonCode == "cutover_undone" {
+		s.do(s.targeted(c.run)...)
 		return
 	}
 	if r.Exit != 0 {
@@ -363,7 +364,7 @@ func (s *site) again(c crossing, line []string) {
 	s.t.Helper()
 	for range 2 { // the second time is a replay
 		r := s.exec(nil, line)
-		if r.ReasonCode == "plan_changed" {
+		if r.ReasonCode == "plan_changed" || r.ReasonCode == "cutover_undone" {
 			line = s.line(s.targeted(c.run)...)
 			r = s.exec(nil, line)
 		}
