@@ -5,7 +5,7 @@
 #   make crash     the tests that break each durable effect by its number
 #   make race      the tests of what is concurrent, under the race detector (needs a C compiler)
 #   make fuzz      every fuzz target for FUZZTIME each (default 5m)
-#   make bench     every benchmark that matches BENCH (default all)
+#   make bench     every benchmark that matches BENCH (default all); docs/performance.md says what they mean
 #   make golden    rewrite the golden files; read the difference before you commit it
 #   make pg-matrix the PostgreSQL tests against servers 16, 17 and 18 from npm
 #   make interop   against a real LoopX, installed into .interop (Python 3.11, npm)
