@@ -211,8 +211,18 @@ func TestInterrupted(t *testing.T) {
 	}
 	cmd := exec.Command(path, goal.line...)
 	cmd.Env = append(os.Environ(), "LM_PAUSE=12:"+gate)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := func() string {
+		text, err := os.ReadFile(said.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +233,11 @@ func TestInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	waitFor(t, func() bool { return strings.Contains(stderr(), "next safe point") })
 	writeFile(t, gate, nil)
 	_ = cmd.Wait() // its end is read from the state
-	if exit := cmd.ProcessState.ExitCode(); exit != 130 || !strings.Contains(stderr.String(), "interrupted") {
-		t.Errorf("exit %d\n%s", exit, stderr.String())
+	if exit := cmd.ProcessState.ExitCode(); exit != 130 || !strings.Contains(stderr(), "interrupted") {
+		t.Errorf("exit %d\n%s", exit, stderr())
 	}
 	ask(t, 0, goal.line...)
 	if got := ask(t, 0, with(goal.g, "status")...); got.Status != "imported" {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,8 +20,18 @@ func main() { os.Exit(program()) }
 // migration between two effects.
 func program() int {
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-asked:
+			signal.Stop(asked)
+			cancel()
+			fmt.Fprintln(os.Stderr, "stopping at the next safe point; a second Ctrl-C kills")
+		case <-ctx.Done():
+		}
+	}()
 	return newEnv(os.Args[0], os.Stdout, os.Stderr).run(ctx, os.Args[1:])
 }
