@@ -148,7 +148,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	eachFamily(t, func(t *testing.T, family lockfile.Family, target string) {
 		lock, err := acquire(family, target, 0)
 		must(t, err)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if family == lockfile.Kernel {
 			_, err = lockfile.AcquireKernel(ctx, target, time.Hour, "test")
