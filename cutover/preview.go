@@ -281,7 +281,10 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 		line = append(line, "--to", r.To.url())
 	}
 	for _, a := range r.Accept {
-		line = append(line, "--accept", a.Hold+":"+a.Record, "--owner", a.Owner, "--reason", a.Reason)
+		line = append(line, "--accept", a.Hold+":"+a.Record)
+	}
+	if len(r.Accept) > 0 { // one owner and one reason stand for all that a line accepts
+		line = append(line, "--owner", r.Accept[0].Owner, "--reason", r.Accept[0].Reason)
 	}
 	if r.MaxStall != 0 {
 		line = append(line, "--max-stall", r.MaxStall.String())
