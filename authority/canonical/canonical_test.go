@@ -211,13 +211,6 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-func TestCheckAllocatesNothing(t *testing.T) {
-	_, next := projections(t, 16<<10)
-	if n := testing.AllocsPerRun(100, func() { _ = Check(next) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // A tracker that scanned everything would be correct too; this holds it to its
 // purpose. A fault planted in the same place of the old and the new text goes
 // unnoticed exactly where the tracker does not scan.

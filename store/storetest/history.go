@@ -42,7 +42,11 @@ func longHistory(t testing.TB, h Harness) {
 // pages walks the history at several limits, then asks at and beyond its ends.
 func (m *model) pages(t reporter, reader authority.Reader) {
 	t.Helper()
-	for _, limit := range []int{1, 2, 7, 64, 1000} {
+	limits := []int{1, 2, 7, 64, 1000}
+	if testing.Short() {
+		limits = limits[2:]
+	}
+	for _, limit := range limits {
 		after, more := authority.Cursor(0), true
 		for more {
 			after, more = m.scan(t, reader, after, limit)
