@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
 	"github.com/loopx-project/loopx-migrate/internal/faultio"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -93,13 +94,13 @@ func parseSelector(goal string, text []byte) SelectorView {
 	switch peek.SchemaVersion {
 	case FrozenSchema:
 		var f Frozen
-		if err := strict(text, &f); err != nil || f.GoalID != goal || f.MigrationID == "" || f.FenceID == "" {
+		if err := canonical.DecodeStrict(text, &f); err != nil || f.GoalID != goal || f.MigrationID == "" || f.FenceID == "" {
 			return unreadable("it is a frozen selector, but a malformed one or another goal's")
 		}
 		return SelectorView{State: SelectorFrozen, Frozen: &f, Text: text}
 	case SelectorSchema:
 		var s Selection
-		if err := strict(text, &s); err != nil {
+		if err := canonical.DecodeStrict(text, &s); err != nil {
 			return unreadable("it has other keys than a selection")
 		}
 		if s.GoalID != goal {
@@ -121,18 +122,6 @@ func selectable(s Selection) bool {
 		return s.TenantID != ""
 	}
 	return false
-}
-
-func strict(text []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if dec.More() {
-		return errors.New("text after the document")
-	}
-	return nil
 }
 
 // SelectionText spells a selection as LoopX does: one-space indented JSON in the

@@ -70,13 +70,13 @@ func openSealed(path string, v any) (authority.Digest, error) {
 		return authority.Digest{}, &TamperedError{File: filepath.Base(path), Detail: detail}
 	}
 	var env envelope
-	if err := decodeStrict(text, &env); err != nil {
+	if err := canonical.DecodeStrict(text, &env); err != nil {
 		return tampered("it is not a sealed document")
 	}
 	if authority.DigestOf(env.Body) != env.SHA256 {
 		return tampered("its digest differs")
 	}
-	if err := decodeStrict(env.Body, v); err != nil {
+	if err := canonical.DecodeStrict(env.Body, v); err != nil {
 		return tampered("its body has another shape")
 	}
 	again, digest, err := seal(v)
@@ -84,18 +84,6 @@ func openSealed(path string, v any) (authority.Digest, error) {
 		return tampered("it is spelled otherwise")
 	}
 	return digest, nil
-}
-
-func decodeStrict(text []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if dec.More() {
-		return errors.New("text after the document")
-	}
-	return nil
 }
 
 // write replaces a sealed document durably and reads it back.
