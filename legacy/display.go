@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ type Shown struct {
 	Vanished []Row
 }
 
-var revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+var revisionPattern = pattern(`^[A-Za-z0-9_.:-]+$`)
 
 // Display renders the Todo sections of a head into a state file as LoopX's projection
 // does after promotion, byte for byte: canonical heading, markers, watermark with the
@@ -339,7 +338,7 @@ type Watermark struct {
 	Records  string // SHA-256 of its records in canonical form
 }
 
-var watermarkPattern = regexp.MustCompile(`^<!-- loopx:todo-section-projection-v0 role=(user|agent|archive) provider_revision=([A-Za-z0-9_.:-]+) records_sha256=([a-f0-9]{64}) -->$`)
+var watermarkPattern = pattern(`^<!-- loopx:todo-section-projection-v0 role=(user|agent|archive) provider_revision=([A-Za-z0-9_.:-]+) records_sha256=([a-f0-9]{64}) -->$`)
 
 // Watermarks reads what the displayed sections of a state file say of themselves. Whether
 // a display is missing, stale or edited is then a comparison with what Display makes.

@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -26,9 +25,9 @@ var fields = []field{
 	{key: "status", read: oneOf("open", "done", "blocked", "deferred")},
 	{key: "role", read: oneOf("user", "agent"), later: true},
 	{key: "task_class", read: oneOf("advancement_task", "continuous_monitor", "user_gate", "user_action", "blocker")},
-	{key: "action_kind", read: matching(regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`))},
-	{key: "task_domain", read: matching(regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`))},
-	{key: "capability_binding_ref", read: matching(regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,31}:[a-z][a-z0-9_.:-]{2,95}$`))},
+	{key: "action_kind", read: matching(pattern(`^[a-z][a-z0-9_-]{0,63}$`))},
+	{key: "task_domain", read: matching(pattern(`^[a-z][a-z0-9_.-]{0,63}$`))},
+	{key: "capability_binding_ref", read: matching(pattern(`^[a-z][a-z0-9_.-]{0,31}:[a-z][a-z0-9_.:-]{2,95}$`))},
 	{key: "task_repository", read: readRepository},
 	{key: "continuation_policy", read: oneOf("independent_handoff", "same_agent_non_delivery")},
 	{key: "removed_continuation_policy", read: oneOf("primary_review", "review_handoff"), later: true},
@@ -86,7 +85,7 @@ var (
 	readDecision = oneOf("approve", "reject", "cancel")
 )
 
-var todoIDPattern = regexp.MustCompile(`^todo_[a-z0-9_-]{3,64}$`)
+var todoIDPattern = pattern(`^todo_[a-z0-9_-]{3,64}$`)
 
 // fieldOf finds a key that a reading knows.
 func fieldOf(reading Reading, key string) *field {
@@ -130,9 +129,9 @@ func (f *field) token(value []byte) (token string, ok bool) {
 
 func literal(s string) []byte { return canonical.AppendString(nil, s) }
 
-func matching(pattern *regexp.Regexp) func(string) []byte {
+func matching(shape *expression) func(string) []byte {
 	return func(token string) []byte {
-		if token = lower(strip(token)); !pattern.MatchString(token) {
+		if token = lower(strip(token)); !shape.MatchString(token) {
 			return nil
 		}
 		return literal(token)
@@ -155,7 +154,7 @@ func readText(token string) []byte {
 	return literal(token)
 }
 
-var replanPattern = regexp.MustCompile(`^replan-[a-f0-9]{16}$`)
+var replanPattern = pattern(`^replan-[a-f0-9]{16}$`)
 
 func readReplan(token string) []byte {
 	if !replanPattern.MatchString(token) {
@@ -164,7 +163,7 @@ func readReplan(token string) []byte {
 	return literal(token)
 }
 
-var agentPattern = regexp.MustCompile(`^[a-z][a-z0-9_.:@-]{0,79}$`)
+var agentPattern = pattern(`^[a-z][a-z0-9_.:@-]{0,79}$`)
 
 func agent(token string) string {
 	token = strings.ReplaceAll(lower(compact(token)), " ", "-")
@@ -229,7 +228,7 @@ func readWriteScopes(token string) []byte {
 	return list(scopes)
 }
 
-var capabilityPattern = regexp.MustCompile(`^[a-z][a-z0-9_:-]{0,63}$`)
+var capabilityPattern = pattern(`^[a-z][a-z0-9_:-]{0,63}$`)
 
 func readCapabilities(token string) []byte {
 	var names []string
@@ -242,7 +241,7 @@ func readCapabilities(token string) []byte {
 	return list(names)
 }
 
-var nodePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,95}$`)
+var nodePattern = pattern(`^[A-Za-z][A-Za-z0-9_.:-]{0,95}$`)
 
 func readNodeRefs(token string) []byte {
 	var refs []string
@@ -285,7 +284,7 @@ func readNoFollowup(token string) []byte {
 	return nil
 }
 
-var generationPattern = regexp.MustCompile(`^\+?[0-9]+(_[0-9]+)*$`)
+var generationPattern = pattern(`^\+?[0-9]+(_[0-9]+)*$`)
 
 // readGeneration: a count that is a number in the record, spelled as Python spells
 // integers. One beyond 15 digits would not survive JavaScript and is refused here.

@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,9 +57,9 @@ func (l Lease) Scopes() []string {
 }
 
 var (
-	leaseName    = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json$`)
-	residueName  = regexp.MustCompile(`^\..+\.[0-9]+\.tmp$`)
-	lockName     = regexp.MustCompile(`\.lock(\.incidents\.jsonl)?$|\.ts-effect\.lock`)
+	leaseName    = pattern(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json$`)
+	residueName  = pattern(`^\..+\.[0-9]+\.tmp$`)
+	lockName     = pattern(`\.lock(\.incidents\.jsonl)?$|\.ts-effect\.lock`)
 	companyNames = []string{".lifecycle-operations", ".lifecycle-fences"}
 )
 
@@ -134,14 +133,14 @@ func parseLease(goal string, e LeaseEntry) (Lease, *Finding) {
 	return lease, nil
 }
 
-var safeInteger = regexp.MustCompile(`^-?[0-9]{1,15}$`)
+var safeInteger = pattern(`^-?[0-9]{1,15}$`)
 
 // unsafeNumber reports whether canonical text holds a number that two languages may
 // take differently.
 func unsafeNumber(value []byte) bool {
 	switch canonical.Kind(value) {
 	case canonical.Number:
-		return !safeInteger.Match(value)
+		return !safeInteger.MatchString(string(value))
 	case canonical.Array:
 		return slices.ContainsFunc(elements(value), unsafeNumber)
 	case canonical.Object:

@@ -3,7 +3,6 @@ package legacy
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -48,8 +47,8 @@ func boolean(b bool) []byte { return strconv.AppendBool(nil, b) }
 // The label in brackets that gives a Todo its priority. LoopX 0.5.1 let anything
 // follow the digit; later releases want a blank or a hyphen.
 var (
-	priority051   = regexp.MustCompile(`(?is)^\[(P[0-4][^\]]*)\](.+)$`)
-	priorityLater = regexp.MustCompile(`(?is)^\[(P[0-4](?:[-\s\x{1c}-\x{1f}\x{85}\p{Z}][^\]]*)?)\](.+)$`)
+	priority051   = pattern(`(?is)^\[(P[0-4][^\]]*)\](.+)$`)
+	priorityLater = pattern(`(?is)^\[(P[0-4](?:[-\s\x{1c}-\x{1f}\x{85}\p{Z}][^\]]*)?)\](.+)$`)
 )
 
 // Priority splits a text into priority (in capitals) and title; priority is "" when
@@ -78,7 +77,7 @@ func (r *Row) Validation() Validation {
 		Label: text(r.Fields["validation_label"]), TimeoutSeconds: text(r.Fields["validation_timeout_seconds"])}
 }
 
-var secondsPattern = regexp.MustCompile(`^0*([0-9]{1,15})$`)
+var secondsPattern = pattern(`^0*([0-9]{1,15})$`)
 
 // Digest is the SHA-256 of LoopX's canonical form of the declaration, "" when there is
 // none: the argument list as a list, the time limit as a number, null for what is not set.

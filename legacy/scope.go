@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 var (
 	scopeKinds         = []string{"private_read", "write_scope", "resource", "production", "public_claim", "direction", "other"}
 	scopeGranularities = []string{"action", "lane", "goal", "project", "global"}
-	scopeKeyPattern    = regexp.MustCompile(`^(?:\*|[a-z0-9][a-z0-9_.:@*/-]{0,95})$`)
+	scopeKeyPattern    = pattern(`^(?:\*|[a-z0-9][a-z0-9_.:@*/-]{0,95})$`)
 )
 
 // scopeParts checks kind:granularity:key; the key may hold colons.
@@ -153,9 +152,9 @@ func idAt(s string) string {
 }
 
 var (
-	resumePattern   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}(?::[a-z0-9_.:@-]{1,96})?$`)
-	resumePRPattern = regexp.MustCompile(`^pr_merged:(?:[a-z\d_.-]{1,80}/[a-z\d_.-]{1,100})?#[1-9]\d{0,8}$`)
-	resumeAtPattern = regexp.MustCompile(`(?i)^resume_at:([1-9]\d{3}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,3})?)(Z|[+-]\d{2}:\d{2})$`)
+	resumePattern   = pattern(`^[a-z][a-z0-9_-]{0,31}(?::[a-z0-9_.:@-]{1,96})?$`)
+	resumePRPattern = pattern(`^pr_merged:(?:[a-z\d_.-]{1,80}/[a-z\d_.-]{1,100})?#[1-9]\d{0,8}$`)
+	resumeAtPattern = pattern(`(?i)^resume_at:([1-9]\d{3}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,3})?)(Z|[+-]\d{2}:\d{2})$`)
 )
 
 // readResume: a condition in lower case. A point in time is kept in UTC.
@@ -191,9 +190,9 @@ func readResumeAt(clock, zone string) []byte {
 }
 
 var (
-	repositoryPattern = regexp.MustCompile(`^git:([a-z0-9.-]+(?::[0-9]{1,5})?)/([A-Za-z0-9._~+/-]+)$`)
-	scpPattern        = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
-	remotePattern     = regexp.MustCompile(`^(git|https?|ssh)://(?:[^@/:?#]*@)?([^@/:?#\[\]]+)(?::([0-9]{1,5}))?(/[^?#]*)$`)
+	repositoryPattern = pattern(`^git:([a-z0-9.-]+(?::[0-9]{1,5})?)/([A-Za-z0-9._~+/-]+)$`)
+	scpPattern        = pattern(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
+	remotePattern     = pattern(`^(git|https?|ssh)://(?:[^@/:?#]*@)?([^@/:?#\[\]]+)(?::([0-9]{1,5}))?(/[^?#]*)$`)
 	defaultPorts      = map[string]string{"git": "9418", "http": "80", "https": "443", "ssh": "22"}
 )
 
@@ -217,7 +216,7 @@ func readRepository(token string) []byte {
 	return repository(host, m[4])
 }
 
-var slashes = regexp.MustCompile(`/+`)
+var slashes = pattern(`/+`)
 
 func repository(host, path string) []byte {
 	path = strings.TrimSuffix(strings.Trim(slashes.ReplaceAllString(path, "/"), "/"), ".git")

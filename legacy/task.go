@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -69,7 +68,7 @@ func metadataBody(text string) (string, bool) {
 // rawToken is one key=value of a metadata line as it stands there.
 type rawToken struct{ key, raw string }
 
-var keyPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*=`)
+var keyPattern = pattern(`^[a-z_][a-z0-9_]*=`)
 
 // tokens cuts a metadata body: a key follows white space or the start, a value ends
 // before white space, "<" or ">".
