@@ -30,6 +30,8 @@ const (
 	FormatFileV0   Format = "file-v0"
 	FormatFileV1   Format = "file-v1"
 	FormatSQLiteV2 Format = "sqlite-v2"
+	// FormatLegacy are the legacy files, read as a history of one transaction.
+	FormatLegacy Format = "legacy-files"
 )
 
 // Identity is the incarnation of a store: the kind, a colon and 32 lower-case

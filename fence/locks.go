@@ -32,11 +32,19 @@ type LockRequest struct {
 	StateFile string // resolved path of the legacy state file, empty when none is known
 	Wait      time.Duration
 	Operation string // for the holder record of kernel locks
+	// Legacy is set where the legacy files are the authority or are to become it.
+	Legacy *LegacyLocks
+}
+
+// LegacyLocks are the locks beside those of every Goal: the lease folder's also where
+// there is none yet, the registry's, which LoopX never waits for, and the writer fence's.
+type LegacyLocks struct {
+	Registry string // empty when none is known
 }
 
 // Lock takes the locks that LoopX's writers take, in their order and in both
-// families: maintenance, Todo writers, state file, lease writers, leases, and the
-// document of the file store. Marker first, then kernel, for each that has both.
+// families: maintenance, Todo writers, state file, lease writers, leases, for legacy
+// files registry and fence, and the document of the file store. Marker first, then kernel, for each that has both.
 // On failure nothing stays held.
 //
 // LoopX 2.1.1 takes only maintenance and document for a canonical write; the others
@@ -54,6 +62,7 @@ func Lock(ctx context.Context, place authority.Place, request LockRequest) (*Hel
 type lockStep struct {
 	target string
 	kernel bool // also the kernel family
+	atOnce bool // it is had now or not at all
 }
 
 func lockOrder(place authority.Place, request LockRequest) []lockStep {
@@ -65,8 +74,14 @@ func lockOrder(place authority.Place, request LockRequest) []lockStep {
 		steps = append(steps, lockStep{target: request.StateFile, kernel: true})
 	}
 	steps = append(steps, lockStep{target: place.LeaseWriterLock(), kernel: true})
-	if _, err := os.Stat(place.LeaseDir()); err == nil {
+	if _, err := os.Stat(place.LeaseDir()); err == nil || request.Legacy != nil {
 		steps = append(steps, lockStep{target: place.LeaseLock(), kernel: true})
+	}
+	if request.Legacy != nil {
+		if registry := request.Legacy.Registry; registry != "" {
+			steps = append(steps, lockStep{target: registry, kernel: true, atOnce: true})
+		}
+		steps = append(steps, lockStep{target: place.WriterFence()})
 	}
 	return append(steps, lockStep{target: place.Journal()})
 }
@@ -75,7 +90,11 @@ func (h *Held) take(ctx context.Context, step lockStep, request LockRequest) err
 	if err := atomicfile.MkdirAll(filepath.Dir(step.target), 0o700); err != nil {
 		return fmt.Errorf("make the folder of a lock: %w", err)
 	}
-	marker, err := lockfile.AcquireMarker(ctx, step.target, request.Wait)
+	wait := request.Wait
+	if step.atOnce {
+		wait = 0
+	}
+	marker, err := lockfile.AcquireMarker(ctx, step.target, wait)
 	if err != nil {
 		return err
 	}
@@ -83,7 +102,7 @@ func (h *Held) take(ctx context.Context, step lockStep, request LockRequest) err
 	if !step.kernel {
 		return nil
 	}
-	kernel, err := lockfile.AcquireKernel(ctx, step.target, request.Wait, request.Operation)
+	kernel, err := lockfile.AcquireKernel(ctx, step.target, wait, request.Operation)
 	if err != nil {
 		return err
 	}

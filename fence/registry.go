@@ -11,15 +11,20 @@ import (
 	"syscall"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/legacy"
 )
 
 // Registration is what LoopX's registry says of one Goal, with paths resolved.
 type Registration struct {
+	// Path is the registry itself, where LoopX locks it; empty when none was read.
+	Path        string
 	RuntimeRoot string // common_runtime_root, empty when the registry names none
 	StateFile   string // the legacy state file, empty when the Goal names none
 	Project     string // the Goal's repo
 	// SharedState lists other Goals that name the same state file.
 	SharedState []string
+	// EventLogs are the paths of Todo event logs by the registry key that names them.
+	EventLogs map[string]string
 }
 
 // RegistryError refuses a registry that cannot be used for a Goal.
@@ -43,6 +48,10 @@ type registryDocument struct {
 // ReadRegistry reads LoopX's registry (spec: .loopx/registry.json of a project, or
 // the shared copy) for one Goal. Keys it does not know are LoopX's own business.
 func ReadRegistry(path, goal string) (Registration, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Registration{}, err
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return Registration{}, &RegistryError{Reason: "registry_unreadable", Detail: "the registry cannot be read: " + cause(err)}
@@ -51,7 +60,7 @@ func ReadRegistry(path, goal string) (Registration, error) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return Registration{}, &RegistryError{Reason: "registry_unreadable", Detail: "the registry is not the JSON that LoopX writes"}
 	}
-	r := Registration{RuntimeRoot: resolve(doc.CommonRuntimeRoot, filepath.Dir(filepath.Dir(path)))}
+	r := Registration{Path: resolve(path, "/"), RuntimeRoot: resolve(doc.CommonRuntimeRoot, filepath.Dir(filepath.Dir(path)))}
 	found := false
 	for _, g := range doc.Goals {
 		if g.ID == goal {
@@ -59,6 +68,9 @@ func ReadRegistry(path, goal string) (Registration, error) {
 			r.Project = resolve(g.Repo, filepath.Dir(path))
 			r.StateFile = resolve(g.StateFile, r.Project)
 		}
+	}
+	if entry, ok := legacy.RegistryEntry(text, goal, r.Project); ok {
+		r.EventLogs = entry.EventLogs
 	}
 	if !found {
 		return Registration{}, &RegistryError{Reason: "goal_not_registered", Detail: fmt.Sprintf("the registry has no goal %q", goal)}

@@ -139,7 +139,11 @@ func folder(dir string) ([]LeaseEntry, error) {
 	for _, l := range listed {
 		e := LeaseEntry{Name: l.Name(), Regular: l.Type().IsRegular(), Folder: l.IsDir()}
 		if e.Regular {
-			if e.Bytes, err = readPlain(filepath.Join(dir, e.Name)); err != nil {
+			e.Bytes, err = readPlain(filepath.Join(dir, e.Name))
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, ErrMoving // a writer put its temporary file into place meanwhile
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -181,7 +181,11 @@ func (g *Goal) inspectSections() {
 		}
 		seen[s.role] = true
 		for i := s.start + 1; i < s.bodyEnd; i++ {
-			if _, is := metadataBody(d.text(i)); is && d.visible(Later, i) && !indented(d.text(i)) {
+			line := d.text(i)
+			if hasPrefix(line, regionPrefix) || hasPrefix(line, watermarkPrefix) {
+				continue // what a display leaves
+			}
+			if _, is := metadataBody(line); is && d.visible(Later, i) && !indented(line) {
 				g.note(Finding{Code: CodeMetadataUnindented, Weight: Acceptable, Line: i + 1, Detail: "metadata at the start of a line is no metadata for LoopX"})
 			}
 		}

@@ -39,6 +39,14 @@ func (f *Folder) Staging(migration string) string { return filepath.Join(f.dir, 
 // Retired is where a promotion puts the journal it takes out of LoopX's place.
 func (f *Folder) Retired(migration string) string { return filepath.Join(f.dir, "retired", migration) }
 
+// Frozen is where the legacy files of a migration are kept as they were at the freeze.
+func (f *Folder) Frozen(migration string) string { return filepath.Join(f.dir, "frozen", migration) }
+
+// Retained is the archive of a history that went back, up to a cursor, to legacy files.
+func (f *Folder) Retained(migration string, through authority.Cursor) string {
+	return filepath.Join(f.dir, "retained", migration, through.String()+".archive.jsonl")
+}
+
 // Quarantine is where stores taken out of use are kept.
 func (f *Folder) Quarantine(migration string) string {
 	return filepath.Join(f.dir, "quarantine", migration)
@@ -134,8 +142,9 @@ type Host struct {
 	SchemaVersion string            `json:"schema_version"` // loopx_migrate_host_v1
 	RuntimeRoot   string            `json:"runtime_root"`
 	Registry      string            `json:"registry,omitempty"`
-	Targets       map[string]string `json:"targets,omitempty"`  // migration id to a store elsewhere
-	Postgres      string            `json:"postgres,omitempty"` // URL of the server, without a password
+	StateFile     string            `json:"state_file,omitempty"` // of a migration of legacy files
+	Targets       map[string]string `json:"targets,omitempty"`    // migration id to a store elsewhere
+	Postgres      string            `json:"postgres,omitempty"`   // URL of the server, without a password
 }
 
 // LoadHost reads host.json; a Goal that was never migrated has an empty one.

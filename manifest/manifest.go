@@ -47,6 +47,8 @@ type Manifest struct {
 	Source      Binding       `json:"source"`
 	Target      Binding       `json:"target"`
 	Selector    Selector      `json:"original_selector"`
+	Kept        *Kept         `json:"kept_files,omitempty"`
+	Retained    *Archive      `json:"retained_history,omitempty"`
 	Copied      *Copied       `json:"copied_through,omitempty"`
 	Verdicts    []Verdict     `json:"verdicts,omitempty"`
 	Fence       *Fence        `json:"fence,omitempty"`
@@ -136,7 +138,34 @@ type Verdict struct {
 type Fence struct {
 	ID       string    `json:"fence_id"`
 	FrozenAt time.Time `json:"frozen_at"`
-	Probes   []Probe   `json:"probes,omitempty"`
+	// Import is what the legacy writer fence names, of a migration that engaged one.
+	Import *Import `json:"cold_import,omitempty"`
+	Probes []Probe `json:"probes,omitempty"`
+}
+
+// Import is the operation that brings the legacy files into a store, and its plan.
+type Import struct {
+	OperationID string           `json:"operation_id"`
+	PlanDigest  authority.Digest `json:"plan_digest"`
+}
+
+// Kept is where the legacy files are kept as they were at the freeze.
+type Kept struct {
+	Where  string           `json:"where"` // relative to the runtime root
+	SHA256 authority.Digest `json:"sha256"`
+	// Files is the digest of what writers keep in the files, State that of the state file.
+	Files  authority.Digest `json:"files_digest"`
+	State  authority.Digest `json:"state_digest"`
+	Leases int              `json:"lease_files"`
+}
+
+// Archive is a history that went back to files which cannot hold it: the beginning of
+// the history of a later migration.
+type Archive struct {
+	Where   string           `json:"where"`  // relative to the runtime root
+	SHA256  authority.Digest `json:"sha256"` // of its seal, and thereby of every line
+	Cursor  authority.Cursor `json:"cursor"`
+	Logical authority.Digest `json:"logical_digest"`
 }
 
 // Probe is a try to write that had to be refused. By is "loopx" or "model".
@@ -211,6 +240,7 @@ type Rollback struct {
 	Exported       uint64           `json:"exported_transactions"`
 	Translation    *Revisions       `json:"revision_translation,omitempty"`
 	Report         authority.Digest `json:"report_digest"`
+	Archive        *Archive         `json:"archive,omitempty"` // of a history that the source cannot hold
 	RestoredAt     time.Time        `json:"restored_at,omitzero"`
 	StallMillis    int64            `json:"stall_ms,omitempty"`
 }

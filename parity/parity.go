@@ -22,9 +22,11 @@ type Arm struct {
 	// lets Compare take it.
 	Before authority.Digest
 
-	// Head gives the head of an arm without a journal (View is nil): the legacy
-	// files, through the compatibility projection that Projection names.
-	Head       func(context.Context) (authority.Canonical, error)
+	// Head gives the head of an arm without a journal (View is nil): the legacy files.
+	Head func(context.Context) (authority.Canonical, error)
+	// Compatible makes of this arm's head what is compared, where an arm without a journal
+	// is one of the others; Projection is its name. Nil compares the head itself.
+	Compatible func(authority.Canonical) authority.Canonical
 	Projection string
 }
 
@@ -137,7 +139,9 @@ func (c *comparison) load(ctx context.Context) {
 		if !s.journal() {
 			projection, err := s.Head(ctx)
 			s.head.Projection = projection
-			c.unread(CheckHead, s, err)
+			if !c.unread(CheckHead, s, err) {
+				s.project()
+			}
 			continue
 		}
 		s.lineage = s.View.Lineage()
@@ -151,8 +155,17 @@ func (c *comparison) load(ctx context.Context) {
 		if err == nil && c.options.Through != 0 {
 			head, err = headAt(ctx, s, c.options.Through)
 		}
-		c.unread(CheckHead, s, err)
 		s.head = head
+		if !c.unread(CheckHead, s, err) {
+			s.project()
+		}
+	}
+}
+
+// project brings a head into the form in which it is compared.
+func (s *side) project() {
+	if s.Compatible != nil {
+		s.head.Projection = s.Compatible(s.head.Projection)
 	}
 }
 

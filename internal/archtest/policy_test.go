@@ -40,7 +40,8 @@ var layers = []layer{
 	{"store/filestore", nouns + base, stores},
 	{"store/sqlitestore", nouns + base, stores},
 	{"store/pgstore", nouns + base, stores},
-	{"store", nouns + base + "bootstrap cutover store/filestore store/sqlitestore store/pgstore", "opens what the flow asks for, through the interfaces the flow defines; only cmd imports it"},
+	{"store/legacystore", nouns + "legacy", "shows the legacy files as a history; what they mean, package legacy says alone"},
+	{"store", nouns + base + "legacy export bootstrap cutover store/legacystore store/filestore store/sqlitestore store/pgstore", "opens what the flow asks for, through the interfaces the flow defines; only cmd imports it"},
 
 	{"interop", "", "holds tests alone, and they drive the built program"},
 	{"bench", "", "holds benchmarks alone, and they drive the built program"},
