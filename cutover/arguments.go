@@ -73,5 +73,8 @@ func (p Plan) boundBookmark() authority.Bookmark {
 	if p.Command == CommandRollback {
 		side = p.Target
 	}
+	if side.Revision == "" {
+		return authority.Bookmark{} // legacy files: they have no place that could be bound
+	}
 	return authority.Bookmark{Cursor: side.Cursor, Revision: side.Revision}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/parity"
 )
@@ -72,6 +73,7 @@ func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...R
 		defer closing(&arms[i], &err)
 		compared[i] = arms[i].Arm
 	}
+	throughFiles(compared)
 	if err := errors.Join(errs...); err != nil {
 		return parity.Report{}, err
 	}
@@ -82,6 +84,7 @@ func (f *Flow) compareArms(ctx context.Context, options ParityOptions, refs ...R
 type arm struct {
 	parity.Arm
 	store History
+	view  authority.View
 }
 
 // open views the store. A view that can decide on a commit itself spares the store
@@ -90,9 +93,14 @@ func (a *arm) open(ctx context.Context, stores Stores, ref Ref) (err error) {
 	if a.store, err = stores.Open(ctx, ref); err != nil {
 		return err
 	}
-	if a.View, err = a.store.View(ctx); err != nil {
+	if a.view, err = a.store.View(ctx); err != nil {
 		return err
 	}
+	if ref.Kind == authority.KindLegacy {
+		a.Head = headOf(a.view)
+		return nil
+	}
+	a.View = a.view
 	a.CheckCommit = a.store.CheckCommit
 	if view, ok := a.View.(interface {
 		CheckCommit(context.Context, authority.CommitRequest) error
@@ -104,13 +112,33 @@ func (a *arm) open(ctx context.Context, stores Stores, ref Ref) (err error) {
 
 // Close closes the view before its store.
 func (a *arm) Close() (err error) {
-	if a.View != nil {
-		err = a.View.Close()
+	if a.view != nil {
+		err = a.view.Close()
 	}
 	if a.store != nil {
 		err = errors.Join(err, a.store.Close())
 	}
 	return err
+}
+
+// headOf is the head of an arm that has no journal of its own.
+func headOf(view authority.View) func(context.Context) (authority.Canonical, error) {
+	return func(ctx context.Context) (authority.Canonical, error) {
+		head, err := view.Load(ctx)
+		return head.Projection, err
+	}
+}
+
+// throughFiles lets all arms be compared as legacy files can show them, where one of
+// them is legacy files.
+func throughFiles(arms []parity.Arm) {
+	if !slices.ContainsFunc(arms, func(a parity.Arm) bool { return a.Head != nil }) {
+		return
+	}
+	for i := range arms {
+		arms[i].Projection = legacy.CompatibleName
+		arms[i].Compatible = func(head authority.Canonical) authority.Canonical { return legacy.Compatible(head) }
+	}
 }
 
 // bytesOf hashes what a store keeps, to see that a comparison left it alone. A source

@@ -37,6 +37,9 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 	if w.m.Fence == nil {
 		w.m.Selector = now.Selector.Original()
 		w.m.Fence = &manifest.Fence{ID: id, FrozenAt: f.now()}
+		if w.m.Source.Kind == authority.KindLegacy {
+			w.m.Fence.Import = &manifest.Import{OperationID: w.m.Intent.OperationID, PlanDigest: w.m.Intent.PlanDigest}
+		}
 		if err := f.save(w); err != nil { // the stall counts from here, also over a crash
 			return err
 		}
@@ -47,6 +50,9 @@ func (f *Flow) freeze(ctx context.Context, w *work) error {
 	}
 	frozen := fence.Frozen{MigrationID: w.m.MigrationID, FenceID: id, Original: w.m.Selector}
 	if err := fence.Freeze(f.Place, frozen); err != nil {
+		return err
+	}
+	if err := source.engageBehind(ctx, w); err != nil {
 		return err
 	}
 	behind, err := f.proveRef(ctx, source.home(AccessUntouched), w.source, w.m.Intent.Through)
@@ -83,6 +89,9 @@ func (f *Flow) thaw(ctx context.Context, w *work, holds []Hold) error {
 		return err
 	}
 	if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+		return err
+	}
+	if err := f.source(w.m).liftLast(ctx); err != nil {
 		return err
 	}
 	w.m.Fence, w.m.Selector = nil, manifest.Selector{}
@@ -252,6 +261,9 @@ func (f *Flow) abort(ctx context.Context, w *work) error {
 		return err
 	}
 	if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+		return err
+	}
+	if err := source.liftLast(ctx); err != nil {
 		return err
 	}
 	back, err := f.observe(ctx)

@@ -39,7 +39,18 @@ type Ref struct {
 	Tenant      string
 	CandidateID string
 	Server      string // URL without a password
-	Access      Access
+	// Live is where the legacy files are, for KindLegacy without a Path of kept ones.
+	Live LegacyFiles
+	// Retained is the archive that the history of legacy files begins with, empty for none.
+	Retained string
+	Access   Access
+}
+
+// LegacyFiles are the places of the files before any store.
+type LegacyFiles struct {
+	Root      string // the runtime root
+	StateFile string
+	EventLogs map[string]string // by registry key
 }
 
 // History is a store that can be audited and viewed.
@@ -100,6 +111,8 @@ type Request struct {
 	To          Target
 	Accept      []manifest.Accepted
 	Parity      ParityOptions
+	// WritersStopped attests that no writer of the legacy files runs.
+	WritersStopped bool
 	// MaxStall is the longest write stall a cutover may cause.
 	MaxStall time.Duration
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/legacy"
 )
 
 // Inspection is everything that can be learnt of a Goal without changing a byte.
@@ -12,7 +13,9 @@ type Inspection struct {
 	Observation fence.Observation
 	Verdict     fence.Verdict
 	Stores      []StoreInspection
-	Holds       []Hold
+	// Legacy are the legacy files, where they are the authority and could be found.
+	Legacy *legacy.Goal
+	Holds  []Hold
 }
 
 // StoreInspection is one store at LoopX's own place, audited in full.
@@ -48,10 +51,31 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), f.now())...)
 		}
 	}
+	if err := f.inspectFiles(&seen); err != nil {
+		return seen, err
+	}
 	around, err := f.around()
 	seen.Holds = append(seen.Holds, around...)
 	sortHolds(seen.Holds)
 	return seen, err
+}
+
+// inspectFiles reads the legacy files where they are the authority, and says what of
+// them would hold a migration. Without a registry nobody knows where they are.
+func (f *Flow) inspectFiles(seen *Inspection) error {
+	if seen.Verdict.Blocked || seen.Verdict.Kind != authority.KindLegacy || f.Registration.StateFile == "" {
+		return nil
+	}
+	files, err := f.loadFiles()
+	if err != nil {
+		return err
+	}
+	seen.Legacy = legacy.Inspect(files, f.now())
+	seen.Holds = append(seen.Holds, fileHolds(seen.Legacy, f.Place.GoalID())...)
+	if head, err := seen.Legacy.Projection(); err == nil {
+		seen.Holds = oncePerRecord(append(seen.Holds, headHolds(head, f.Place.GoalID(), f.now())...))
+	}
+	return nil
 }
 
 func (f *Flow) inspectStore(ctx context.Context, kind authority.Kind) (s StoreInspection, err error) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
@@ -93,6 +94,9 @@ func (f *Flow) selectorState() fence.SelectorState { return fence.ReadSelector(f
 // source, proved and compared through a cursor. It predicts the stall and refuses,
 // before anything is fenced, what cannot fit.
 func (f *Flow) precopy(ctx context.Context, w *work) error {
+	if w.files {
+		return f.predictFiles(ctx, w)
+	}
 	if err := f.importHistory(ctx, w); err != nil {
 		return err
 	}
@@ -113,7 +117,21 @@ func (f *Flow) precopy(ctx context.Context, w *work) error {
 	if err := f.copyAndProve(ctx, w, proved(w.m.Target)); err != nil { // what came meanwhile, to see what a tail costs
 		return err
 	}
-	predicted := 3 * time.Since(begun)
+	return f.predicted(w, 3*time.Since(begun))
+}
+
+// predictFiles takes what reading the legacy files costs for a measure of the stall;
+// they have no history of which a part could be copied before it.
+func (f *Flow) predictFiles(ctx context.Context, w *work) error {
+	begun := time.Now()
+	if _, err := f.proveRef(ctx, f.liveFiles(w.m.Retained).home(AccessUntouched), nil, authority.Bookmark{}); err != nil {
+		return err
+	}
+	return f.predicted(w, 5*time.Since(begun))
+}
+
+// predicted refuses a cutover, before anything is fenced, whose stall cannot fit.
+func (f *Flow) predicted(w *work, predicted time.Duration) error {
 	w.facts["predicted_stall_ms"] = strconv.FormatInt(predicted.Milliseconds(), 10)
 	if predicted > w.request.MaxStall {
 		w.refused = refuse(KindRefused, "stall_too_long", "a stall of about %d ms was predicted and %d ms are allowed; nothing was fenced",
@@ -136,12 +154,17 @@ func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
 		if err := f.lockWriters(ctx, w); err != nil {
 			return err
 		}
+		if w.files && f.selectorState() != fence.SelectorFrozen {
+			if _, err := f.filesStill(w.m.Accepted); err != nil {
+				return err
+			}
+		}
 		if err := f.freeze(ctx, w); err != nil || w.refused != nil {
 			return err
 		}
 	}
 	if w.m.Phase == manifest.PhaseFrozen {
-		if err := f.copyAndProve(ctx, w, proved(w.m.Target)); err != nil {
+		if err := f.copyTail(ctx, w); err != nil {
 			return err
 		}
 		w.m.Phase = manifest.PhaseVerified // the prefix's verdict and the tail's equal digests, joined
@@ -156,6 +179,27 @@ func (f *Flow) behindTheFence(ctx context.Context, w *work) error {
 		return err
 	}
 	return f.switchOver(ctx, w)
+}
+
+// copyTail brings the candidate to the frozen source's end. One of legacy files has
+// nothing yet, and is compared here.
+func (f *Flow) copyTail(ctx context.Context, w *work) error {
+	if !w.files {
+		return f.copyAndProve(ctx, w, proved(w.m.Target))
+	}
+	if err := f.copyAndProve(ctx, w, nil); err != nil {
+		return err
+	}
+	w.m.Phase = manifest.PhaseFrozen // whatever was copied, it is not compared
+	verdict, err := f.comparison(ctx, w)
+	if err != nil {
+		return err
+	}
+	w.m.Verdicts = append(w.m.Verdicts, verdict)
+	if refusal := unqualified(w.report); refusal != nil {
+		return refuse(KindUnproved, refusal.Reason, "the candidate differs from the legacy files; nothing was published")
+	}
+	return nil
 }
 
 // tooLong undoes the freeze: the source is the authority again, and the candidate
@@ -193,8 +237,16 @@ func (f *Flow) backToSource(ctx context.Context, w *work) error {
 	if err := f.target(w.m).uninstall(ctx); err != nil {
 		return err
 	}
+	if w.files {
+		if err := f.dropCandidate(ctx, w); err != nil {
+			return err
+		}
+	}
 	if err := source.lift(ctx, w.m.Fence.ID); err != nil {
 		return err
 	}
-	return fence.Restore(f.Place, w.m.Selector)
+	if err := fence.Restore(f.Place, w.m.Selector); err != nil {
+		return err
+	}
+	return source.liftLast(ctx)
 }

@@ -94,6 +94,9 @@ func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 			"an operation id is 1 to 128 letters, digits, dots, colons, dashes and underscores; nothing was changed")
 	}
 	arguments := map[string]string{"plan": r.PlanDigest, "place": placeDigest(r.To), "parity": parityText(r.Parity), "to": string(r.To.Kind), "tenant": r.To.Tenant, "through": strconv.FormatUint(uint64(r.Through), 10)}
+	if r.WritersStopped {
+		arguments["writers_stopped"] = "true"
+	}
 	if r.MaxStall != 0 {
 		arguments["max_stall"] = r.MaxStall.String()
 	}

@@ -51,8 +51,9 @@ type Plan struct {
 	Accepted      []manifest.Accepted `json:"accepted,omitempty"`
 	Effects       []string            `json:"effects"`
 
-	source *proof // what was proved of the source while the plan was made
-	report any    // the comparison, where the plan is one
+	retained *manifest.Archive // what the history of legacy files begins with
+	source   *proof            // what was proved of the source while the plan was made
+	report   any               // the comparison, where the plan is one
 }
 
 // PlanSide is one side as a plan binds it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,7 +46,10 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	if err != nil {
 		return p, err
 	}
-	found, err := f.proveLive(ctx, f.liveSide(now), p.Target, r.Through)
+	if now.verdict.Kind == authority.KindLegacy {
+		return f.planFiles(ctx, now, r, p)
+	}
+	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, f.liveSide(now)), p.Target, r.Through)
 	if err != nil {
 		return p, err
 	}
@@ -70,7 +74,7 @@ func supported(now seen, p Plan) error {
 		return refuse(KindUsage, "target_required", "%s needs --to (for example --to sqlite:)", p.Command)
 	case now.verdict.Kind == p.Target.Kind:
 		return refuse(KindRefused, "already_authority", "the %s store is the authority already", p.Target.Kind)
-	case now.verdict.Kind == authority.KindLegacy || p.Target.Kind == authority.KindFile:
+	case p.Target.Kind == authority.KindFile:
 		return refuse(KindRefused, "pair_not_supported", "this build does not move %s to %s", now.verdict.Kind, p.Target.Kind)
 	case p.Target.Elsewhere && p.Command == CommandFreeze:
 		return refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
@@ -115,8 +119,8 @@ type liveSource struct {
 
 // proveLive audits the source and finds the revision at the bound cursor, which is
 // the end of the history when none is bound yet.
-func (f *Flow) proveLive(ctx context.Context, live manifest.Binding, target PlanSide, through authority.Cursor) (liveSource, error) {
-	home := f.side(&manifest.Manifest{}, live).home(AccessUntouched)
+func (f *Flow) proveLive(ctx context.Context, live side, target PlanSide, through authority.Cursor) (liveSource, error) {
+	home := live.home(AccessUntouched)
 	found, err := f.proveLiveAs(ctx, home, target, through)
 	if busy(home, err) && ctx.Err() == nil {
 		home.Access = AccessLive
@@ -166,6 +170,9 @@ func (f *Flow) planFreeze(ctx context.Context, now seen, r Request) (Plan, error
 		"read the source again behind it and bind its lineage",
 		"try to write as a LoopX writer would, which must fail",
 		"while frozen, LoopX refuses reads as well as writes of this goal",
+	}
+	if now.verdict.Kind == authority.KindLegacy {
+		p.Effects = slices.Insert(p.Effects, 2, "keep a copy of the legacy files, engage LoopX's writer fence and compare the files again")
 	}
 	return p, err
 }
@@ -221,9 +228,13 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 	if !probed(m.Fence) {
 		p.Holds = append(p.Holds, Hold{Code: "fence_not_probed", Record: m.Fence.ID, Detail: "no writer was seen to be refused behind this fence"})
 	}
+	source := "take the source out of LoopX's place; it is kept"
+	if m.Source.Kind == authority.KindLegacy {
+		source = "leave the legacy files where they are: LoopX only displays them from now on"
+	}
 	p.Effects = []string{
 		"bring the candidate to LoopX's place: " + f.where(f.target(m).home(AccessUntouched)),
-		"take the source out of LoopX's place; it is kept",
+		source,
 		"read both back",
 		"publish the selector: provider " + string(m.Target.Kind) + ", " + string(m.Target.Identity),
 		"read both whole histories again",
@@ -252,7 +263,11 @@ func (f *Flow) planAbort(_ context.Context, now seen, r Request) (Plan, error) {
 	if m.Fence != nil {
 		restore = "restore the selector: " + originalState(m.Selector)
 	}
-	p.Effects = []string{"put the journal back if a promotion had moved it", "set the candidate aside in quarantine (it is kept)", restore,
+	source := "put the journal back if a promotion had moved it"
+	if m.Source.Kind == authority.KindLegacy {
+		source = "lift the writer fence that this migration engaged, last of all"
+	}
+	p.Effects = []string{source, "set the candidate aside in quarantine (it is kept)", restore,
 		"the source stays the authority"}
 	return p, f.refusePublished(now, now.verdict.Identity == m.Target.Identity, "already_published", "the target is the authority already; after resume, rollback is the way back")
 }
@@ -279,6 +294,9 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	line := []string{r.Command}
 	if r.To.Kind != "" {
 		line = append(line, "--to", r.To.url())
+	}
+	if r.WritersStopped {
+		line = append(line, "--writers-stopped")
 	}
 	for _, a := range r.Accept {
 		line = append(line, "--accept", a.Hold+":"+a.Record)
@@ -337,7 +355,10 @@ func (f *Flow) sameTarget(now seen, r Request) error {
 
 // holds gathers every named reason why the step may not run now.
 func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, error) {
-	holds := append(headHolds(found.head, p.GoalID, f.now()), found.oversized...)
+	holds := found.oversized
+	if len(found.head) > 0 {
+		holds = append(holds, headHolds(found.head, p.GoalID, f.now())...)
+	}
 	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
 	if err != nil {
 		return nil, err

@@ -48,6 +48,9 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 			return err
 		}
 	}
+	if err := f.source(w.m).liftLast(ctx); err != nil {
+		return err
+	}
 	return f.restored(ctx, w)
 }
 
@@ -133,7 +136,10 @@ func (f *Flow) exportTail(ctx context.Context, w *work) error {
 // writeExport brings the export to the target's end. One that a dead run left is gone
 // on with.
 func (f *Flow) writeExport(ctx context.Context, w *work, export Ref) (err error) {
-	if w.m.Source.Kind != authority.KindFile {
+	switch w.m.Source.Kind {
+	case authority.KindLegacy:
+		return f.writeFiles(ctx, w)
+	case authority.KindSQLite, authority.KindPostgreSQL:
 		return f.loadExport(ctx, w, export)
 	}
 	journal, err := f.Stores.Open(ctx, export)
@@ -273,6 +279,9 @@ var errEnough = errors.New("enough rows")
 // putBack takes the target out of LoopX's place and brings the source back, behind the
 // frozen selector.
 func (f *Flow) putBack(ctx context.Context, w *work) error {
+	if w.files {
+		return f.putFilesBack(ctx, w)
+	}
 	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
 	}
@@ -321,8 +330,10 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 	if v := now.Authority(); v.Blocked || v.Kind != w.m.Source.Kind {
 		return refuse(KindUnproved, "authority_not_restored", "after the rollback the authority reads as %q", v.Row)
 	}
-	if err := f.sourceCarries(ctx, w); err != nil {
-		return err
+	if !w.files { // legacy files were read before they were given back, and may be written since
+		if err := f.sourceCarries(ctx, w); err != nil {
+			return err
+		}
 	}
 	if err := f.source(w.m).clean(ctx, w); err != nil {
 		return err
@@ -336,5 +347,8 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 	w.facts["cursor"] = w.m.Rollback.RolledBackFrom.Cursor.String()
 	w.facts["exported_transactions"] = strconv.FormatUint(w.m.Rollback.Exported, 10)
 	w.facts["outage_ms"] = strconv.FormatInt(w.m.Rollback.StallMillis, 10)
+	if a := w.m.Rollback.Archive; a != nil {
+		w.facts["archive"], w.facts["archive_sha256"] = a.Where, a.SHA256.String()
+	}
 	return nil
 }

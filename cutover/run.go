@@ -60,6 +60,8 @@ type work struct {
 	refused  *Refusal // a decided refusal to record as the outcome
 	// source is what the long reading before the locks has proved of the source.
 	source *proof
+	// files is whether the source are legacy files.
+	files bool
 	// unlock gives LoopX's locks back; a step calls it as soon as it can.
 	unlock func() error
 }
@@ -109,6 +111,9 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 		return Result{}, err
 	}
 	if err := requirePhase(r.Command, now.snap); err != nil {
+		return Result{}, err
+	}
+	if err := f.filesKnown(now, r); err != nil {
 		return Result{}, err
 	}
 	plan, err := s.plan(ctx, now, r)
@@ -177,6 +182,9 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authori
 	if err != nil {
 		return nil, err
 	}
+	if err := f.filesKnown(now, r); err != nil {
+		return nil, err
+	}
 	w := newWork(now.snap, r)
 	if m := now.snap.Manifest; m != nil && m.Intent != nil && !overrides(r, m.Intent) {
 		if err := sameIntent(m.Intent, r, fingerprint); err != nil {
@@ -192,11 +200,17 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authori
 		return nil, err
 	}
 	w.source, w.report = plan.source, plan.report
+	w.files = plan.Source.Kind == authority.KindLegacy
 	if err := f.ready(ctx, s, w); err != nil {
 		return nil, err
 	}
 	if err := f.stillSo(ctx, now); err != nil {
 		return nil, errors.Join(err, w.unlock())
+	}
+	if w.files && r.Command == CommandFreeze {
+		if _, err := f.filesStill(plan.Accepted); err != nil {
+			return nil, errors.Join(err, w.unlock())
+		}
 	}
 	if err := f.intend(w, plan, digest, fingerprint); err != nil {
 		return nil, errors.Join(err, w.unlock())
@@ -242,16 +256,6 @@ func (f *Flow) ready(ctx context.Context, s step, w *work) error {
 	return f.lockWriters(ctx, w)
 }
 
-// lockWriters keeps LoopX's writers out until w.unlock.
-func (f *Flow) lockWriters(ctx context.Context, w *work) error {
-	held, err := fence.Lock(ctx, f.Place, fence.LockRequest{StateFile: f.Registration.StateFile, Wait: f.LockWait, Operation: "loopx-migrate " + w.request.Command})
-	if err != nil {
-		return err
-	}
-	w.unlock = held.Release
-	return nil
-}
-
 // stillSo refuses to go on if the authority changed while the plan was made.
 func (f *Flow) stillSo(ctx context.Context, before seen) error {
 	now, err := f.look(ctx)
@@ -266,7 +270,8 @@ func (f *Flow) stillSo(ctx context.Context, before seen) error {
 }
 
 func newWork(snap manifest.Snapshot, r Request) *work {
-	return &work{snap: snap, m: snap.Manifest, request: r, facts: map[string]string{}, evidence: map[string]string{},
+	files := snap.Manifest != nil && snap.Manifest.Source.Kind == authority.KindLegacy
+	return &work{snap: snap, m: snap.Manifest, files: files, request: r, facts: map[string]string{}, evidence: map[string]string{},
 		unlock: func() error { return nil }}
 }
 
@@ -318,8 +323,9 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 			Source:   manifest.Binding{Kind: plan.Source.Kind, Identity: plan.Source.Identity, Tenant: plan.Source.Tenant},
 			Previous: previousPromotion(w.snap),
 			Target:   manifest.Binding{Kind: plan.Target.Kind, Identity: plan.Target.Identity, Tenant: plan.Target.Tenant, Elsewhere: plan.Target.Elsewhere},
+			Retained: plan.retained,
 		}
-		if err := f.rememberHost(w.m.MigrationID, w.request.To); err != nil {
+		if err := f.rememberHost(w, w.m.MigrationID); err != nil {
 			return err
 		}
 	}
@@ -332,12 +338,16 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 	return f.save(w)
 }
 
-func (f *Flow) rememberHost(migration string, to Target) error {
+func (f *Flow) rememberHost(w *work, migration string) error {
+	to := w.request.To
 	host, err := f.Folder.LoadHost()
 	if err != nil {
 		return err
 	}
 	host.RuntimeRoot = f.Place.Root()
+	if w.files {
+		host.StateFile = f.Registration.StateFile
+	}
 	if to.elsewhere() {
 		if host.Targets == nil {
 			host.Targets = map[string]string{}

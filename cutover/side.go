@@ -28,6 +28,11 @@ type side interface {
 	engage(ctx context.Context, fenceID string) error
 	lift(ctx context.Context, fenceID string) error
 
+	// engageBehind puts up what has to stand behind the frozen selector; liftLast takes
+	// that down when the selector is what it was before.
+	engageBehind(ctx context.Context, w *work) error
+	liftLast(ctx context.Context) error
+
 	// candidate is where a target is built. install brings it home, uninstall takes it
 	// back, and setAside puts it into quarantine from wherever it is.
 	candidate(access Access) (Ref, error)
@@ -60,6 +65,8 @@ func (f *Flow) side(m *manifest.Manifest, b manifest.Binding) side {
 		return sqliteSide{s}
 	case authority.KindPostgreSQL:
 		return serverSide{s}
+	case authority.KindLegacy:
+		return filesSide{s}
 	}
 	return s
 }
@@ -117,8 +124,10 @@ func (s fileSide) taken(context.Context) (string, error) {
 	return s.f.Place.Rel(s.home(AccessUntouched).Path), err
 }
 
-func (s fileSide) engage(context.Context, string) error { return nil }
-func (s fileSide) lift(context.Context, string) error   { return nil }
+func (s fileSide) engage(context.Context, string) error      { return nil }
+func (s fileSide) lift(context.Context, string) error        { return nil }
+func (s fileSide) engageBehind(context.Context, *work) error { return nil }
+func (s fileSide) liftLast(context.Context) error            { return nil }
 
 func (s fileSide) candidate(access Access) (Ref, error) {
 	if s.b.Elsewhere {

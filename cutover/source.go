@@ -76,8 +76,8 @@ func (f *Flow) prove(ctx context.Context, store History, earlier *proof, through
 // readSource proves the source before any lock is taken, so that behind the fence
 // only the tail is left to read.
 func (f *Flow) readSource(ctx context.Context, w *work) error {
-	if w.source != nil {
-		return nil // proved while the plan was made
+	if w.source != nil || w.files {
+		return nil // proved while the plan was made; legacy files are read behind the fence only
 	}
 	p, err := f.proveRef(ctx, f.source(w.m).home(AccessUntouched), nil, w.m.Intent.Through)
 	w.source = &p

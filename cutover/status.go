@@ -1,6 +1,7 @@
 package cutover
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
@@ -73,6 +75,9 @@ func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error
 	if m == nil {
 		return nil, nil
 	}
+	if m.Source.Kind == authority.KindLegacy {
+		return f.trippedFiles(m)
+	}
 	switch m.Phase {
 	case manifest.PhaseFrozen, manifest.PhaseImported, manifest.PhaseVerified:
 		return f.trip(ctx, m)
@@ -89,6 +94,31 @@ func (f *Flow) tripped(ctx context.Context, m *manifest.Manifest) ([]Trip, error
 		return trips, err
 	}
 	return nil, nil
+}
+
+// trippedFiles: until the promotion the legacy files must say what was kept of them;
+// prose may change. Afterwards they are display, and only what was kept is watched.
+func (f *Flow) trippedFiles(m *manifest.Manifest) ([]Trip, error) {
+	if m.Kept == nil || m.Intent != nil || m.Phase.Closed() || m.Phase == manifest.PhasePlanned {
+		return nil, nil
+	}
+	kept, err := readKept(filesSide{fileSide{f: f, m: m, b: m.Source}}.kept(), m.Kept.SHA256)
+	if err != nil {
+		return []Trip{{Where: m.Kept.Where, Detail: "the copy of the legacy files is not what was kept"}}, nil //nolint:nilerr // named as a trip
+	}
+	if m.Promotion != nil || f.Registration.StateFile == "" {
+		return nil, nil
+	}
+	live, err := f.loadFiles()
+	if err != nil {
+		return nil, err
+	}
+	before, errBefore := legacy.Inspect(kept.Files, f.now()).Projection()
+	now, errNow := legacy.Inspect(live, f.now()).Projection()
+	if errBefore == nil && errNow == nil && bytes.Equal(before, now) {
+		return nil, nil
+	}
+	return []Trip{{Where: "legacy files", Detail: "Todos or leases were written behind the fence"}}, nil
 }
 
 // trip audits the source from where it was bound. A promotion that died has it at

@@ -20,7 +20,7 @@ func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, err
 	if now.verdict.Identity != m.Target.Identity {
 		return p, refuse(KindUnproved, "target_not_authority", "the target of this migration is not the authority: %s", now.verdict.Row)
 	}
-	found, err := f.proveLive(ctx, m.Target, PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant}, r.Through)
+	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, m.Target), PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant}, r.Through)
 	if err != nil {
 		return p, err
 	}
@@ -38,6 +38,15 @@ func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, err
 		"compare both sides, all of them",
 		"set the target aside in quarantine (it is kept), put the journal back at " + f.Place.Rel(f.Place.Journal()),
 		"restore the selector: " + originalState(m.Selector),
+	}
+	if m.Source.Kind == authority.KindLegacy {
+		p.Effects = []string{
+			"fence the target inside the database and freeze the selector",
+			"write the target's whole history into an archive in the migration's folder, and read it back",
+			"make the legacy files of its head there, over the files as they are, and compare both sides",
+			"set the target aside in quarantine (it is kept); write lease files and state file, prose untouched",
+			"restore the selector: " + originalState(m.Selector) + "; lift the writer fence, last of all",
+		}
 	}
 	return p, accept(p.Holds, r.Accept)
 }
@@ -59,6 +68,9 @@ func (f *Flow) rollbackHolds(ctx context.Context, m *manifest.Manifest, found li
 		if c.Cursor < found.lineage.End.Cursor {
 			holds = append(holds, Hold{Code: "consumer_behind", Record: c.Name, Cursor: c.Cursor, Detail: "a consumer has not read to the end"})
 		}
+	}
+	if m.Source.Kind == authority.KindLegacy {
+		return f.filesRollbackHolds(m, found, holds)
 	}
 	grown := uint64(found.lineage.End.Cursor-m.Source.Cursor) * uint64(len(found.head))
 	if m.Source.Format == authority.FormatFileV0 && uint64(m.Source.Bytes)+grown > journalText {

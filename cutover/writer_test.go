@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if kind := os.Getenv("LM_FILES_WRITER"); kind != "" {
+		if err := writeFilesUntilClosed(kind, os.Getenv("LM_FILES_ROOT"), os.Getenv("LM_FILES_STATE")); err != nil {
+			fmt.Println("died", err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(pgtest.Main(m))
 }
 

@@ -9,7 +9,10 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/bootstrap"
 	"github.com/loopx-project/loopx-migrate/cutover"
+	"github.com/loopx-project/loopx-migrate/export"
+	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/store/filestore"
+	"github.com/loopx-project/loopx-migrate/store/legacystore"
 	"github.com/loopx-project/loopx-migrate/store/pgstore"
 	"github.com/loopx-project/loopx-migrate/store/sqlitestore"
 )
@@ -74,6 +77,8 @@ func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error
 		return o.sqlite(ref)
 	case authority.KindPostgreSQL:
 		return o.postgres(ref)
+	case authority.KindLegacy:
+		return o.legacy(ref)
 	}
 	return nil, unsupported(ref.Kind)
 }
@@ -91,6 +96,27 @@ func (o Opener) file(ref cutover.Ref) (cutover.History, error) {
 		return nil, err // a nil *Store must not become a non-nil interface
 	}
 	return store, nil
+}
+
+// legacy shows the files that were kept, or those of the Goal as they are, behind the
+// history that an earlier way back retained.
+func (o Opener) legacy(ref cutover.Ref) (cutover.History, error) {
+	options := legacystore.Options{GoalID: ref.Goal, Kept: ref.Path}
+	if ref.Path == "" {
+		place, err := authority.NewPlace(ref.Live.Root, ref.Goal)
+		if err != nil {
+			return nil, err
+		}
+		options.Live = func() (legacy.Files, error) { return legacy.Load(place, ref.Live.StateFile, ref.Live.EventLogs) }
+	}
+	if ref.Retained != "" {
+		archive, err := export.OpenArchive(ref.Retained)
+		if err != nil {
+			return nil, err
+		}
+		options.Retained = archive
+	}
+	return legacystore.Open(options), nil
 }
 
 func (o Opener) sqlite(ref cutover.Ref) (cutover.History, error) {
