@@ -49,6 +49,10 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 	for _, s := range seen.Stores {
 		a.show(storeBlock(s))
 	}
+	if seen.Legacy != nil {
+		a.fact("legacy", legacyFacts(seen.Legacy))
+		a.show(legacyBlocks(seen.Legacy)...)
+	}
 	if len(seen.Holds) > 0 {
 		a.show(holdsBlock(seen.Holds))
 	}
@@ -75,8 +79,12 @@ func standsAgainst(a *answer, seen cutover.Inspection) error {
 		return &cutover.Refusal{Kind: cutover.KindRefused, Reason: seen.Holds[0].Code, Holds: seen.Holds,
 			Sentence: fmt.Sprintf("%d hold(s) stand against a migration of this goal", len(seen.Holds))}
 	}
+	if seen.Verdict.Kind == authority.KindLegacy && seen.Legacy == nil {
+		a.Sentence = "The files before any store are the authority; nothing says where they are (--registry or --state-file). Nothing was changed."
+		return nil
+	}
 	if seen.Verdict.Kind == authority.KindLegacy {
-		a.Sentence = "The files before any store are the authority; this build does not read them. Nothing was changed."
+		a.next = []string{cutover.CommandFreeze, "--to", "sqlite:", "--writers-stopped"}
 	}
 	if seen.Verdict.Kind == authority.KindFile {
 		a.next = []string{cutover.CommandFreeze, "--to", "sqlite:"}

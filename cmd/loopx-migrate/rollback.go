@@ -27,6 +27,7 @@ func (e *env) cutoverCommand() *cli.Command {
 			"cannot fit is refused before anything is fenced; one that grows too long is undone.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "the target's `URL`, sqlite:"},
+			writersStoppedFlag(),
 			&cli.DurationFlag{Name: "max-stall", Value: time.Second, Usage: "the longest write stall that may be caused"},
 		}, append(acceptFlags(), executeFlags()...)...),
 		Action: e.action(e.cutover),
@@ -38,6 +39,7 @@ func (e *env) cutover(ctx context.Context, c *cli.Context, g globals) (*answer, 
 	if err != nil {
 		return nil, err
 	}
+	r.WritersStopped = c.Bool("writers-stopped")
 	if r.MaxStall = c.Duration("max-stall"); r.MaxStall <= 0 {
 		return nil, usage("flag_value", "--max-stall must be more than nothing")
 	}
