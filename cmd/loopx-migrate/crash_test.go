@@ -63,6 +63,9 @@ func (s *site) run(env []string, args ...string) reply {
 	if d := s.world.database; d != nil {
 		global = append(global, "--tenant", "harbour", "--postgres", serverURL(d))
 	}
+	if s.world.files {
+		global = append(global, "--state-file", s.world.state())
+	}
 	return s.exec(env, append(append([]string{s.program}, global...), args...))
 }
 
@@ -147,7 +150,10 @@ func (s *site) truth() reply {
 	if r.Facts.Authority.Blocked {
 		said = ""
 	}
-	if fenced := accepting == "" && (said == "sqlite" || said == "postgresql"); said != accepting && !fenced {
+	fenced := accepting == "" && (said == "sqlite" || said == "postgresql")
+	// Between the frozen selector and the writer fence an old LoopX still writes the files.
+	unfenced := accepting == "legacy" && said == ""
+	if said != accepting && !fenced && !unfenced {
 		s.t.Fatalf("status says %q is the authority, a writer would write to %q", said, accepting)
 	}
 	return r
@@ -162,6 +168,7 @@ func serverURL(d *pgtest.Database) string {
 type crossing struct {
 	name   string
 	server bool       // a database server is one side
+	files  bool       // the legacy files are the source
 	setup  [][]string // commands that lead there
 	run    []string
 	ends   string // who accepts writes after it, and after every recovery of it
@@ -177,11 +184,25 @@ var crossings = []crossing{
 	{name: "abort", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "cutover", run: []string{"cutover", "--to", "sqlite:", "--max-stall", "1m"}, ends: "sqlite", undo: "file"},
 	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite"},
+	{name: "files-freeze", files: true, run: filesFreeze, undo: "legacy"},
+	{name: "files-import", files: true, setup: [][]string{filesFreeze}, run: []string{"import"}, undo: "legacy"},
+	{name: "files-promote", files: true, setup: [][]string{filesFreeze, {"import"}, {"compare"}}, run: []string{"promote"}, ends: "sqlite", undo: "legacy"},
+	{name: "files-abort", files: true, setup: [][]string{filesFreeze, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "legacy"},
+	{name: "files-cutover", files: true, run: filesCutover, ends: "sqlite", undo: "legacy"},
+	{name: "files-rollback", files: true, setup: [][]string{filesCutover}, run: filesRollback, ends: "legacy", undo: "sqlite"},
 	{name: "import-server", server: true, setup: [][]string{toServer("freeze")}, run: []string{"import"}, undo: "file"},
 	{name: "promote-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"promote"}, ends: "postgresql", undo: "file"},
 	{name: "abort-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "rollback-server", server: true, setup: [][]string{toServer("cutover", "--max-stall", "1m")}, run: []string{"rollback"}, ends: "file", undo: "postgresql"},
 }
+
+// filesCommands lead a Goal from the legacy files into the database and back.
+var (
+	filesFreeze   = []string{"freeze", "--to", "sqlite:", "--writers-stopped"}
+	filesCutover  = []string{"cutover", "--to", "sqlite:", "--writers-stopped", "--max-stall", "1m"}
+	filesRollback = []string{"rollback", "--accept", "receipts_not_replayable:" + fixture.HistoryGoal,
+		"--accept", "legacy_read_only_in_loopx_2_1:" + fixture.HistoryGoal, "--owner", "ops", "--reason", "known"}
+)
 
 // toServer moves to the server, whatever LoopX's plain command line can open.
 func toServer(command string, more ...string) []string {
@@ -191,6 +212,16 @@ func toServer(command string, more ...string) []string {
 // situation makes the folder a crossing starts from, once; runs work on copies.
 func situation(t *testing.T, c crossing) *site {
 	home := filepath.Join(t.TempDir(), "runtime")
+	if c.files {
+		s := filesSituation(t, home)
+		for _, command := range c.setup {
+			s.do(command...)
+		}
+		if c.run[0] == "rollback" {
+			s.growOnStore()
+		}
+		return s
+	}
 	fixture.FileV0(t, filepath.Join(home, "authority", "file-v0"), fixture.HistoryGoal, fixture.History(7, 70, 3, 40))
 	fence := strings.ReplaceAll(string(fixture.Read(t, "goal-file-v0", "runtime", "authority-transition", "file-v0",
 		"legacy-writer-fence-090edaf83a75669a.json")), "harbour-crane", fixture.HistoryGoal)
@@ -231,6 +262,7 @@ func (s *site) targeted(command []string) []string {
 // drops that database.
 func (s *site) copy() (*site, func()) {
 	to := newSite(s.t, filepath.Join(s.t.TempDir(), "runtime"), s.acknowledged)
+	to.world.files, to.world.prose = s.world.files, s.world.prose
 	if err := os.CopyFS(to.world.root, os.DirFS(s.world.root)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -336,7 +368,7 @@ func (s *site) breakAndRecover(c crossing, fault string, n int) remains {
 // finished reports whether the command had done its work when it was broken.
 func (c crossing) finished(broken, status reply) bool {
 	done := map[string]string{"promote": "promoted", "cutover": "promoted", "rollback": "rolled_back"}
-	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[strings.TrimSuffix(c.name, "-server")]
+	return broken.Exit == 0 && !broken.killed || status.Facts.Migration.Phase == done[strings.TrimPrefix(strings.TrimSuffix(c.name, "-server"), "files-")]
 }
 
 // resume finishes the step. A cutover that could not have a lock before anything was

@@ -27,6 +27,10 @@ type world struct {
 	root string
 	// database is the Goal's database on a server, nil when there is none.
 	database *pgtest.Database
+	// files is whether the Goal comes from the legacy files, prose what of them no command
+	// may ever change.
+	files bool
+	prose string
 }
 
 // goalHash16 and goalHash are SHA-256 of the Goal's id, as LoopX names files by it.
@@ -51,6 +55,9 @@ func (w world) selector() string {
 func (w world) accepts() string {
 	fence := filepath.Join(w.root, "authority-transition", "file-v0", "legacy-writer-fence-"+goalHash16+".json")
 	if _, err := os.Stat(fence); err != nil {
+		if w.files {
+			return "legacy" // the fence alone stops a writer of the files, whatever the selector says
+		}
 		return "" // LoopX 2.1.1: without a fence nobody writes
 	}
 	text, err := os.ReadFile(w.selector())
@@ -179,6 +186,10 @@ func databaseOperations(t testing.TB, path string) []string {
 func (w world) check(acknowledged []string) string {
 	w.t.Helper()
 	accepting := w.accepts()
+	if w.files {
+		w.checkFiles(accepting, acknowledged)
+		return accepting
+	}
 	switch accepting {
 	case "file":
 		w.holds(w.journal(), acknowledged)
