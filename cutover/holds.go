@@ -8,6 +8,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
+	"github.com/loopx-project/loopx-migrate/legacy"
 )
 
 // capacity is the largest commit LoopX's SQLite store takes, in bytes of its
@@ -117,7 +118,7 @@ func contractHolds(projection authority.Canonical) []Hold {
 	for _, field := range elements(member(model, "contract_fields")) {
 		declared = append(declared, text(field))
 	}
-	missing := contractGap(declared, text(member(model, "schema_version")))
+	missing := legacy.ContractGap(declared, text(member(model, "schema_version")))
 	if len(missing) == 0 {
 		return nil
 	}

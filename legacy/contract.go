@@ -56,6 +56,50 @@ func NativeContract() Contract {
 	return c
 }
 
+// Fields that came with later releases: heads written before them declare the list
+// without, and stay valid as they are.
+var (
+	fieldsOfReceipt    = []string{"completion_receipt_id"} // LoopX 2.1.1
+	fieldsOfResult     = []string{"completion_receipt_id", "completion_result"}
+	fieldsOfValidation = []string{"completion_receipt_id", "completion_result", "completion_validation_revision", "completion_validation_revision_history"}
+)
+
+// ContractGap returns the names by which a head's contract_fields differ from the nearest
+// list that some release of LoopX wrote: missing ones first, then unknown ones. A released
+// list has none, and one in another order is reported as "order". readRecord is the
+// schema_version beside the list; any but DomainReadRecord counts as ReadRecord.
+func ContractGap(declared []string, readRecord string) []string {
+	full := contractFields
+	if readRecord == DomainReadRecord {
+		full = NativeContract().Fields
+	}
+	var nearest []string
+	for _, released := range [][]string{full, without(full, fieldsOfReceipt), without(full, fieldsOfResult), without(full, fieldsOfValidation)} {
+		if slices.Equal(declared, released) {
+			return nil
+		}
+		gap := append(without(released, declared), without(declared, released)...)
+		if len(gap) == 0 {
+			return []string{"order"}
+		}
+		if nearest == nil || len(gap) < len(nearest) {
+			nearest = gap
+		}
+	}
+	return nearest
+}
+
+// without returns list less the names in drop, in list's order.
+func without(list, drop []string) []string {
+	var kept []string
+	for _, name := range list {
+		if !slices.Contains(drop, name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
 func markdownOnly(field string) bool { return field == "index" || field == "source_section" }
 
 // RecordError refuses a record of a head that breaks the contract.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // LoopX reads state files with Python's str methods. What Python takes for a line
@@ -127,42 +129,12 @@ func replaceIllFormed(b []byte) string {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
 		if r == utf8.RuneError && size == 1 {
-			size = illFormed(b)
+			size = canonical.IllFormed(string(b[:min(4, len(b))]))
 		}
 		out.WriteRune(r)
 		b = b[size:]
 	}
 	return out.String()
-}
-
-// illFormed is the length of the longest beginning of a character at the start of
-// b, which holds none; at least 1.
-func illFormed(b []byte) int {
-	low, high, want := byte(0x80), byte(0xbf), 0
-	switch c := b[0]; {
-	case c >= 0xc2 && c <= 0xdf:
-		want = 1
-	case c >= 0xe0 && c <= 0xef:
-		want = 2
-	case c >= 0xf0 && c <= 0xf4:
-		want = 3
-	}
-	switch b[0] {
-	case 0xe0:
-		low = 0xa0
-	case 0xed:
-		high = 0x9f
-	case 0xf0:
-		low = 0x90
-	case 0xf4:
-		high = 0x8f
-	}
-	n := 1
-	for n < len(b) && n <= want && b[n] >= low && b[n] <= high {
-		low, high = 0x80, 0xbf
-		n++
-	}
-	return n
 }
 
 // quote is urllib.parse.quote with LoopX's safe characters: A-Z a-z 0-9 _ . : - ~.

@@ -312,7 +312,7 @@ func (b *builder) stringLiteral() error {
 		case c < 0x20:
 			return b.refuse(i, "control character in a string")
 		default:
-			size := illFormed(string(src[i:min(i+4, len(src))]))
+			size := IllFormed(string(src[i:min(i+4, len(src))]))
 			b.dst = utf8.AppendRune(b.dst, utf8.RuneError)
 			i += size
 		}

@@ -95,7 +95,7 @@ func decodeWTF8(s string) (r, size int) {
 	}
 	decoded, size := utf8.DecodeRuneInString(s)
 	if decoded == utf8.RuneError && size == 1 {
-		return utf8.RuneError, illFormed(s)
+		return utf8.RuneError, IllFormed(s)
 	}
 	return int(decoded), size
 }
@@ -113,10 +113,11 @@ func appendEscaped(dst []byte, r int) []byte {
 	return utf8.AppendRune(dst, rune(r))
 }
 
-// illFormed is the number of bytes at the start of s that a decoder following
-// the WHATWG Encoding Standard (as Node's does) replaces by one U+FFFD: the
-// longest beginning of some UTF-8 sequence, at least one byte.
-func illFormed(s string) int {
+// IllFormed is the number of bytes at the start of s, which starts with no character
+// of UTF-8, that a decoder replaces by one U+FFFD: the longest beginning of some
+// UTF-8 sequence, at least one byte. Node's decoder does so (WHATWG Encoding Standard),
+// and so does Python's with errors="replace".
+func IllFormed(s string) int {
 	need, low, high := 0, byte(0x80), byte(0xbf)
 	switch c := s[0]; {
 	case c >= 0xc2 && c <= 0xdf:

@@ -1,4 +1,4 @@
-package cutover
+package legacy
 
 import (
 	"slices"
@@ -27,12 +27,12 @@ func TestContractListsThatLoopXReleased(t *testing.T) {
 	at := slices.Index(before, "completion_recovery") + 1
 	now := slices.Insert(slices.Clone(before), at, added)
 	for name, list := range map[string][]string{"earlier": before, "2.1.1": now} {
-		if gap := contractGap(list, domainReadRecord); gap != nil {
+		if gap := ContractGap(list, DomainReadRecord); gap != nil {
 			t.Errorf("%s list of domain records: gap %v", name, gap)
 		}
 		full := append([]string{"index"}, list...)
 		full = slices.Insert(full, slices.Index(full, "archive_state")+1, "source_section")
-		if gap := contractGap(full, "loopx_todo_canonical_read_record_v0"); gap != nil {
+		if gap := ContractGap(full, "loopx_todo_canonical_read_record_v0"); gap != nil {
 			t.Errorf("%s list of canonical records: gap %v", name, gap)
 		}
 	}
@@ -41,15 +41,15 @@ func TestContractListsThatLoopXReleased(t *testing.T) {
 func TestContractGapNamesTheDifference(t *testing.T) {
 	before := strings.Fields(writtenBefore)
 	withoutNote := without(before, []string{"note"})
-	if gap := contractGap(withoutNote, domainReadRecord); !slices.Equal(gap, []string{"note"}) {
+	if gap := ContractGap(withoutNote, DomainReadRecord); !slices.Equal(gap, []string{"note"}) {
 		t.Errorf("a list without note: gap %v does not name it", gap)
 	}
-	if gap := contractGap(append(slices.Clone(before), "mood"), domainReadRecord); !slices.Equal(gap, []string{"mood"}) {
+	if gap := ContractGap(append(slices.Clone(before), "mood"), DomainReadRecord); !slices.Equal(gap, []string{"mood"}) {
 		t.Errorf("a list with mood: gap %v does not name it", gap)
 	}
 	swapped := slices.Clone(before)
 	swapped[0], swapped[1] = swapped[1], swapped[0]
-	if gap := contractGap(swapped, domainReadRecord); len(gap) == 0 {
+	if gap := ContractGap(swapped, DomainReadRecord); len(gap) == 0 {
 		t.Error("a list in another order passed")
 	}
 }
