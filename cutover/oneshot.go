@@ -202,8 +202,8 @@ func (f *Flow) copyTail(ctx context.Context, w *work) error {
 	return nil
 }
 
-// tooLong undoes the freeze: the source is the authority again, and the candidate
-// stays to be gone on with.
+// tooLong undoes the freeze: the source is the authority again. The candidate stays to
+// be gone on with, but for one of legacy files.
 func (f *Flow) tooLong(ctx context.Context, w *work) error {
 	if err := f.backToSource(ctx, w); err != nil {
 		return err
@@ -219,7 +219,11 @@ func (f *Flow) undone(ctx context.Context, w *work) error {
 		return err
 	}
 	w.m.Phase, w.m.Fence, w.m.Selector = manifest.PhasePlanned, nil, manifest.Selector{}
-	w.refused = refuse(KindRefused, "cutover_undone", "the cutover died while it was taken back; the source is the authority, and the candidate is there to go on with")
+	candidate := "the candidate is there to go on with"
+	if w.files {
+		candidate = "the candidate is set aside: the next one is made of the files as they are then"
+	}
+	w.refused = refuse(KindRefused, "cutover_undone", "the cutover died while it was taken back; the source is the authority, and %s", candidate)
 	w.refused.Next = []string{CommandCutover}
 	return nil
 }

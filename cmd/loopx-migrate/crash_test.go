@@ -321,15 +321,18 @@ func TestEveryEffectBroken(t *testing.T) {
 	}
 }
 
+// faultsOf is how an effect is broken. What fails or is torn on other pages in the same
+// way is only killed at on these: files beside a server, and locks beside legacy files.
 func (c crossing) faultsOf(n int, name string) []string {
-	errno := []string{"EIO", "ENOSPC"}[n%2]
-	faults := []string{fmt.Sprintf("kill:%d", n), fmt.Sprintf("error:%d:%s", n, errno)}
-	if strings.Contains(name, " commit ") {
-		faults = append(faults, fmt.Sprintf("lost:%d:EIO", n))
-	} else if c.server {
-		faults = faults[:1] // the files' failures are those of the crossings without a server
+	faults := []string{fmt.Sprintf("kill:%d", n)}
+	lock, commit := c.files && strings.Contains(name, ".lock"), strings.Contains(name, " commit ")
+	if commit || !c.server && !lock {
+		faults = append(faults, fmt.Sprintf("error:%d:%s", n, []string{"EIO", "ENOSPC"}[n%2]))
 	}
-	if strings.Contains(name, " write ") {
+	if commit {
+		faults = append(faults, fmt.Sprintf("lost:%d:EIO", n))
+	}
+	if strings.Contains(name, " write ") && !lock {
 		faults = append(faults, fmt.Sprintf("torn:%d", n))
 	}
 	return faults
@@ -379,6 +382,9 @@ func (s *site) resume(c crossing) {
 	r := s.exec(nil, s.line("resume"))
 	if r.ReasonCode == "plan_changed" { // a first try went on with the copy and could not have a lock
 		r = s.exec(nil, s.line("resume"))
+	}
+	if r.ReasonCode == "cutover_undone" && c.files != strings.Contains(r.Sentence, "the candidate is set aside") {
+		s.t.Errorf("resume says of a candidate that is not so: %s", r.Sentence)
 	}
 	if r.ReasonCode == "nothing_to_resume" || r.ReasonCode == "cutover_undone" {
 		s.do(s.targeted(c.run)...)
