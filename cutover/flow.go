@@ -39,6 +39,7 @@ type Ref struct {
 	Tenant      string
 	CandidateID string
 	Server      string // URL without a password
+	Quarantine  string // id under which a database keeps the Goal set aside; it is read only
 	// Live is where the legacy files are, for KindLegacy without a Path of kept ones.
 	Live LegacyFiles
 	// Retained is the archive that the history of legacy files begins with, empty for none.

@@ -246,6 +246,9 @@ func (f *Flow) refreeze(w *work, found error) error {
 
 // where names a store as it may be shared: relative to the runtime root, or its kind.
 func (f *Flow) where(ref Ref) string {
+	if ref.Quarantine != "" {
+		return string(ref.Kind) + ":" + ref.Quarantine
+	}
 	if ref.Path == "" {
 		return string(ref.Kind)
 	}

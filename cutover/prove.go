@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -67,7 +68,7 @@ func (f *Flow) ProveRecord(ctx context.Context) (RecordProof, error) {
 		proof.Sides = append(proof.Sides, found)
 	}
 	for _, q := range m.Quarantine {
-		found, err := f.proveQuarantined(q)
+		found, err := f.proveQuarantined(ctx, m, q)
 		if err != nil {
 			return proof, err
 		}
@@ -76,9 +77,13 @@ func (f *Flow) ProveRecord(ctx context.Context) (RecordProof, error) {
 	return proof, nil
 }
 
-// proveQuarantined reads a file of the quarantine again, to the last byte.
-func (f *Flow) proveQuarantined(q manifest.Quarantined) (SideProof, error) {
+// proveQuarantined reads what was set aside again: a file to the last byte, the rows in a
+// database to the seal that was recorded.
+func (f *Flow) proveQuarantined(ctx context.Context, m *manifest.Manifest, q manifest.Quarantined) (SideProof, error) {
 	found := SideProof{Side: "quarantine", Kind: q.Kind, Where: q.Where}
+	if id, rows := strings.CutPrefix(q.Where, string(q.Kind)+":"); rows {
+		return f.proveRows(ctx, serverOf(f, m, q.Kind).quarantined(id), q, found)
+	}
 	digest, size, err := digestFile(filepath.Join(f.Place.Root(), filepath.FromSlash(q.Where)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -92,6 +97,46 @@ func (f *Flow) proveQuarantined(q manifest.Quarantined) (SideProof, error) {
 	return found, nil
 }
 
+// serverOf is the side of a migration that is in a database server.
+func serverOf(f *Flow, m *manifest.Manifest, kind authority.Kind) serverSide {
+	if m.Target.Kind == kind {
+		return serverSide{fileSide{f: f, m: m, b: m.Target}}
+	}
+	return serverSide{fileSide{f: f, m: m, b: m.Source}}
+}
+
+// proveRows audits what a database keeps set aside. The audit proves every row up to the
+// last seal, and the record holds which seal that was, so that rows and seals that were
+// rewritten together are seen as well.
+func (f *Flow) proveRows(ctx context.Context, ref Ref, q manifest.Quarantined, found SideProof) (_ SideProof, err error) {
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return found, err
+	}
+	defer closing(store, &err)
+	lineage, err := f.audit(ctx, store, nil, nil)
+	switch class, _ := authority.ReasonOf(err); {
+	case class == authority.ClassMissing:
+		found.Problem = "it is gone; it was removed by hand"
+		return found, nil
+	case class == authority.ClassFailed:
+		found.Problem = err.Error()
+		return found, nil
+	case err != nil:
+		return found, err
+	}
+	at, seal, err := f.lastSeal(ctx, ref)
+	found.RetainedPrefix = lineage.End.Cursor
+	switch {
+	case err != nil:
+	case at != q.Cursor || lineage.End.Cursor != q.Cursor:
+		found.Problem = "it ends at cursor " + lineage.End.Cursor.String() + " and was set aside at cursor " + q.Cursor.String()
+	case seal != q.SHA256:
+		found.Problem = "its rows and seals are not those that were set aside"
+	}
+	return found, err
+}
+
 // boundSide finds where a side stands now: at home, retired, a candidate, or set aside.
 func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, Ref, error) {
 	if name == "source" {
@@ -100,6 +145,10 @@ func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, R
 	}
 	target := f.target(m)
 	ref, err := target.candidate(AccessUntouched)
+	if m.Target.Kind == authority.KindPostgreSQL && (m.Phase == manifest.PhaseRolledBack || m.Phase == manifest.PhaseAborted) {
+		server := serverOf(f, m, m.Target.Kind)
+		return m.Target, server.quarantined(server.kept()), err
+	}
 	if err != nil || m.Target.Elsewhere || ref.Path == "" {
 		return m.Target, ref, err
 	}
@@ -119,7 +168,7 @@ func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, R
 // proveSide audits one store from its beginning and compares its rows through N with
 // what was bound. Damage is a finding of the proof, not an error of it.
 func (f *Flow) proveSide(ctx context.Context, side string, bound manifest.Binding, ref Ref) (_ SideProof, err error) {
-	found := SideProof{Side: side, Kind: bound.Kind, Where: f.Place.Rel(ref.Path)}
+	found := SideProof{Side: side, Kind: bound.Kind, Where: f.where(ref)}
 	if bound.Elsewhere {
 		found.Where = "elsewhere"
 	}

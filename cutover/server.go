@@ -3,6 +3,8 @@ package cutover
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -22,6 +24,12 @@ type Standing interface {
 	// SetAside moves the Goal into the quarantine of the database, BringBack out of it.
 	SetAside(ctx context.Context, fenceID string) (string, error)
 	BringBack(ctx context.Context, quarantineID string) (string, error)
+}
+
+// Sealed is a store whose rows are chained by seals beside them.
+type Sealed interface {
+	// LastSeal is the newest seal and its cursor, zero values when there is none.
+	LastSeal(ctx context.Context) (authority.Cursor, authority.Digest, error)
 }
 
 // serverSide is a store in a database server.
@@ -96,33 +104,68 @@ func (s serverSide) setAside(ctx context.Context, w *work) error {
 			id = s.id()
 		}
 		_, err = store.Load(ctx)
-		if errors.Is(err, authority.ErrMissing) && !engaged {
-			return nil // there never was a candidate
-		}
 		if err == nil && !engaged && w.m.Promotion == nil {
 			if err := standing.RecallCandidate(ctx, id); err != nil {
 				return err
 			}
 		}
 		kept, err := standing.SetAside(ctx, id)
+		if errors.Is(err, authority.ErrMissing) && !engaged {
+			return nil // there never was a candidate
+		}
 		if err != nil {
 			return err
 		}
-		s.note(w, kept)
-		return nil
+		return s.note(ctx, w, kept)
 	})
 }
 
-func (s serverSide) note(w *work, kept string) {
+// quarantined is what the database keeps under an id.
+func (s serverSide) quarantined(id string) Ref {
+	ref := s.home(AccessUntouched)
+	ref.CandidateID, ref.Quarantine = "", id
+	return ref
+}
+
+// kept is the id of the record's last quarantine of this store, empty when there is none.
+func (s serverSide) kept() string {
+	for _, q := range slices.Backward(s.m.Quarantine) {
+		if id, ours := strings.CutPrefix(q.Where, string(s.b.Kind)+":"); ours && q.Kind == s.b.Kind {
+			return id
+		}
+	}
+	return ""
+}
+
+func (s serverSide) note(ctx context.Context, w *work, kept string) error {
 	where := string(s.b.Kind) + ":" + kept
 	w.facts["quarantine"] = where
 	for _, listed := range w.m.Quarantine {
 		if listed.Where == where {
-			return
+			return nil
 		}
 	}
+	at, seal, err := s.f.lastSeal(ctx, s.quarantined(kept))
+	if err != nil {
+		return err
+	}
 	w.m.Quarantine = append(w.m.Quarantine, manifest.Quarantined{Kind: s.b.Kind, Identity: s.b.Identity, Where: where,
-		SHA256: s.b.LogicalDigest, Why: w.request.Command, At: s.f.now()})
+		SHA256: seal, Cursor: at, Why: w.request.Command, At: s.f.now()})
+	return nil
+}
+
+// lastSeal opens a store in a server and asks for the end of its chain.
+func (f *Flow) lastSeal(ctx context.Context, ref Ref) (_ authority.Cursor, _ authority.Digest, err error) {
+	store, err := f.Stores.Open(ctx, ref)
+	if err != nil {
+		return 0, authority.Digest{}, err
+	}
+	defer closing(store, &err)
+	sealed, able := store.(Sealed)
+	if !able {
+		return 0, authority.Digest{}, refuse(KindRefused, "store_has_no_seals", "the %s store has no seals", ref.Kind)
+	}
+	return sealed.LastSeal(ctx)
 }
 
 func (s serverSide) bringBack(ctx context.Context) error {

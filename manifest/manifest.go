@@ -257,11 +257,16 @@ type Incident struct {
 type Quarantined struct {
 	Kind     authority.Kind     `json:"kind"`
 	Identity authority.Identity `json:"store_identity"`
-	Where    string             `json:"where"` // relative to the runtime root
-	SHA256   authority.Digest   `json:"sha256"`
-	Bytes    int64              `json:"bytes"`
-	Why      string             `json:"why"`
-	At       time.Time          `json:"at"`
+	// Where is relative to the runtime root; a store in a database server has no path, and
+	// kind:id under which the database keeps it.
+	Where string `json:"where"`
+	// SHA256 and Bytes are those of the file. In a database, where rows stand, SHA256 is the
+	// last seal of their chain, zero when there is no row, and Cursor the row it seals.
+	SHA256 authority.Digest `json:"sha256"`
+	Bytes  int64            `json:"bytes"`
+	Cursor authority.Cursor `json:"cursor,omitempty"`
+	Why    string           `json:"why"`
+	At     time.Time        `json:"at"`
 }
 
 // Step is one finished command. Digest covers all other fields and the step before.

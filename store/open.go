@@ -33,7 +33,7 @@ func (o Opener) postgres(ref cutover.Ref) (cutover.History, error) {
 		return nil, &cutover.Refusal{Kind: cutover.KindUsage, Reason: "server_required",
 			Sentence: "no PostgreSQL server is known: give --postgres postgres://HOST/DATABASE, without a password"}
 	}
-	options := pgstore.Options{Server: pgstore.Server{DSN: ref.Server, LockWait: o.Wait}, Tenant: ref.Tenant, GoalID: ref.Goal, ExpectedIdentity: ref.Identity}
+	options := pgstore.Options{Server: pgstore.Server{DSN: ref.Server, LockWait: o.Wait}, Tenant: ref.Tenant, GoalID: ref.Goal, ExpectedIdentity: ref.Identity, Quarantine: ref.Quarantine}
 	if ref.Access == cutover.AccessWrite {
 		options.Mode = pgstore.ReadWrite
 	}

@@ -373,7 +373,7 @@ func (a *audit) meetsHead(ctx context.Context, s *session, h headRow) error {
 		return defect("authority_heads.head", "it is not the last row's projection").at(last)
 	}
 	var moved []byte
-	err := s.row(ctx, []any{&moved}, `SELECT timestamptz_send(updated_at) FROM loopx_control_plane.authority_heads
+	err := s.row(ctx, []any{&moved}, `SELECT timestamptz_send(updated_at) FROM loopx_control_plane.authority_heads AS h
 		WHERE tenant_id = $1 AND goal_id = $2`, s.tenant, s.goal)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return gap(last)

@@ -139,7 +139,7 @@ func isList(text []byte) bool {
 	return true
 }
 
-const findQuery = `SELECT cursor FROM loopx_control_plane.authority_commits WHERE tenant_id = $1 AND goal_id = $2 AND operation_id = $3`
+const findQuery = `SELECT cursor FROM loopx_control_plane.authority_commits AS c WHERE tenant_id = $1 AND goal_id = $2 AND operation_id = $3`
 
 // decide compares the offer with the head and the operations that were, in one round
 // trip. To decide for writing makes the head row if there is none, and locks it.

@@ -117,7 +117,9 @@ GRANT SELECT ON loopx_control_plane.loopx_migrate_fences, loopx_control_plane.lo
 
 func operatorGrants(role string) string {
 	return strings.ReplaceAll(`GRANT INSERT, UPDATE ON loopx_control_plane.loopx_migrate_fences TO @role;
-GRANT SELECT ON loopx_control_plane.loopx_migrate_quarantine TO @role;
+GRANT SELECT ON loopx_control_plane.loopx_migrate_quarantine, loopx_control_plane.loopx_migrate_quarantine_heads,
+    loopx_control_plane.loopx_migrate_quarantine_commits, loopx_control_plane.loopx_migrate_quarantine_events,
+    loopx_control_plane.loopx_migrate_quarantine_receipts, loopx_control_plane.loopx_migrate_quarantine_seals TO @role;
 GRANT EXECUTE ON FUNCTION loopx_control_plane.loopx_migrate_set_aside(text, text, text),
     loopx_control_plane.loopx_migrate_bring_back(text, text, text) TO @role;
 `, "@role", quoted(role))

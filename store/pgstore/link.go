@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type link struct {
 	tenant   string
 	goal     string
 	expected authority.Identity
+	aside    string // quarantine id, when that is read in the Goal's place
 
 	mu     sync.Mutex
 	pool   *pgxpool.Pool
@@ -113,6 +115,8 @@ type session struct {
 	identity authority.Identity
 	// installed: this tool's tables are in the database.
 	installed bool
+	// tables names the tables that queries mean by LoopX's names; nil: those.
+	tables *strings.Replacer
 }
 
 // stance is how a transaction begins.
@@ -202,7 +206,10 @@ func (l *link) enter(ctx context.Context, conn *pgx.Conn, how stance) (*session,
 	if tenant == nil || *tenant != l.tenant {
 		return nil, refuse(authority.ClassFailed, ReasonTenant, "the server did not take the tenant").field("tenant_id")
 	}
-	return s, s.admit(schema, identity, l.expected)
+	if err := s.admit(schema, identity, l.expected); err != nil || l.aside == "" {
+		return s, err
+	}
+	return s, s.turnTo(ctx, l.aside)
 }
 
 const schemaVersion = "loopx_postgresql_authority_store_v0"
@@ -285,7 +292,7 @@ func (l *link) commit(ctx context.Context, conn *pgx.Conn, label string) error {
 
 // row scans the only row of a query; pgx.ErrNoRows when there is none.
 func (s *session) row(ctx context.Context, dest []any, text string, args ...any) error {
-	return s.conn.QueryRow(ctx, text, args...).Scan(dest...)
+	return s.conn.QueryRow(ctx, s.naming(text), args...).Scan(dest...)
 }
 
 // rawRows are the rows of a query in PostgreSQL's binary forms.
@@ -297,7 +304,7 @@ func (s *session) query(ctx context.Context, text string, args ...any) rawRows {
 	for i, arg := range args {
 		values[i] = fmt.Append(nil, arg)
 	}
-	return rawRows{s.conn.PgConn().ExecParams(ctx, text, values, nil, nil, []int16{pgx.BinaryFormatCode})}
+	return rawRows{s.conn.PgConn().ExecParams(ctx, s.naming(text), values, nil, nil, []int16{pgx.BinaryFormatCode})}
 }
 
 // finish ends the query; the rest of its rows is read and thrown away.

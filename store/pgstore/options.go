@@ -73,6 +73,10 @@ type Options struct {
 	// ExpectedIdentity, when not empty, is the only identity accepted.
 	ExpectedIdentity authority.Identity
 	Mode             Mode
+	// Quarantine, when not empty, is the id of what was set aside: every verb reads that in
+	// place of the Goal. ReadOnly only. One that is not there, or was brought back, is
+	// ClassMissing.
+	Quarantine string
 }
 
 // Reasons that only this store gives, beside those of package authority.
@@ -115,14 +119,18 @@ var (
 func Open(options Options) (*Store, error) {
 	options.Server.fill()
 	s := &Store{options: options}
-	if err := checkNames(options.Tenant, options.GoalID, options.ExpectedIdentity); err != nil {
+	err := checkNames(options.Tenant, options.GoalID, options.ExpectedIdentity)
+	if err == nil {
+		err = checkQuarantine(options.Quarantine, options.Mode)
+	}
+	if err != nil {
 		return nil, s.answer("open", err, unreadable)
 	}
-	var err error
 	if s.link, err = newLink(options.Server); err != nil {
 		return nil, s.answer("open", err, unreadable)
 	}
 	s.link.tenant, s.link.goal, s.link.expected = options.Tenant, options.GoalID, options.ExpectedIdentity
+	s.link.aside = options.Quarantine
 	return s, nil
 }
 

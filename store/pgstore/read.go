@@ -78,7 +78,7 @@ func (s *session) place(ctx context.Context, column, locking string) (headRow, e
 }
 
 func placeQuery(column, locking string) string {
-	return "SELECT cursor, provider_revision, " + column + " FROM loopx_control_plane.authority_heads WHERE tenant_id = $1 AND goal_id = $2" + locking
+	return "SELECT cursor, provider_revision, " + column + " FROM loopx_control_plane.authority_heads AS h WHERE tenant_id = $1 AND goal_id = $2" + locking
 }
 
 // Receipt reads what the operation got, from its own rows alone: no lineage is proved. An

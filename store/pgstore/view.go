@@ -135,7 +135,7 @@ func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (aut
 func (v *view) Operations(ctx context.Context) ([]string, error) {
 	var ids []string
 	err := v.read(ctx, func(in *session) error {
-		rows := in.query(ctx, `SELECT operation_id FROM loopx_control_plane.authority_commits
+		rows := in.query(ctx, `SELECT operation_id FROM loopx_control_plane.authority_commits AS c
 			WHERE tenant_id = $1 AND goal_id = $2 ORDER BY cursor`, in.tenant, in.goal)
 		for rows.NextRow() {
 			ids = append(ids, string(rows.Values()[0]))
