@@ -97,7 +97,7 @@ func TestWhatIsSetAsideOnTheServerIsProved(t *testing.T) {
 func table(suffix string) string { return "loopx_control_plane.loopx_migrate_quarantine" + suffix }
 
 // A candidate that was given up is set aside too, and each of several is proved by itself.
-func TestGivenUpCandidatesAreProved(t *testing.T) {
+func TestGivenUpCandidatesOnTheServerAreProved(t *testing.T) {
 	r := newRig(t, "goal-file-v1")
 	db := r.onServerAsOperator()
 	for range 2 {
