@@ -105,7 +105,7 @@ interop:
 	echo "interop: $$(grep -cE '^ *--- PASS' .interop/test.log) tests passed against $$(.interop/loopx/bin/loopx --version)"
 
 # Version 15 is what Debian 12 has and what all other targets use. npm carries the
-# programs of later ones; scripts/pg-install.sh puts them into .pg.
+# programs of later ones; scripts/pg-install.sh puts them into PG_FOLDER, .pg when unset.
 PG_VERSIONS ?= 16 17 18
 pg-matrix:
 	@for version in $(PG_VERSIONS); do \

