@@ -1,0 +1,3 @@
+package coordination_test
+
+import _ "pgregory.net/rapid"
