@@ -33,8 +33,11 @@ var layers = []layer{
 	{"bootstrap", nouns + base + sources + "manifest", stages},
 	{"parity", nouns + base + sources + "manifest", stages},
 	{"export", nouns + base + sources + "manifest", stages},
+	{"evidence", nouns + base + "manifest parity", "what is checked offline, without a store: it reads records and opens nothing"},
+	{"evidence/...", nouns + base + "manifest parity evidence", "what people read of the evidence"},
+	{"witness", "authority", "a verifier that shared code with the import could not contradict it: it takes the nouns and nothing else"},
 	{"cutover", nouns + base + sources + "manifest fence bootstrap parity export", "the flow puts the stages in order"},
-	{"rehearsal", nouns + base + sources + "manifest fence bootstrap parity export cutover", "runs the flow and changes nothing about it"},
+	{"rehearsal", nouns + base + sources + "manifest fence bootstrap parity export cutover evidence witness", "runs the flow and changes nothing about it"},
 
 	{"store/storetest", nouns + "internal/fixture", "one suite for all stores, so it may know none of them"},
 	{"store/filestore", nouns + base, stores},
@@ -46,7 +49,7 @@ var layers = []layer{
 	{"interop", "", "holds tests alone, and they drive the built program"},
 	{"bench", "", "holds benchmarks alone, and they drive the built program"},
 	{"testdata/fixtures", "", "embeds the Goals that demo copies: data, no code"},
-	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
+	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal evidence evidence/... witness store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
 }
 
 const (
