@@ -70,6 +70,14 @@ type Stores interface {
 	Settle(ctx context.Context, ref Ref) error
 	// Unholdable names what a store of that kind cannot hold exactly of one transaction.
 	Unholdable(ref Ref, row authority.Row) authority.Findings
+	// AdoptIdentity gives the folder of a journal the identity of the reference, unless it
+	// has that already; authority.ReasonForeignStore if it has another.
+	AdoptIdentity(ref Ref) error
+	// JournalLimit is the longest journal LoopX reads, in UTF-16 units.
+	JournalLimit() int64
+	// Measure begins to measure a journal of the reference's format that is size bytes long
+	// and ends there with this projection; zero values are a journal that is begun.
+	Measure(ref Ref, size int64, end authority.Applied, newest authority.Canonical) (Measure, error)
 	// Suits refuses a place whose file system lacks what durability needs.
 	Suits(dir string) error
 }

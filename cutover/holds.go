@@ -2,13 +2,17 @@ package cutover
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
 	"github.com/loopx-project/loopx-migrate/legacy"
+	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
 // capacity is the largest commit LoopX's SQLite store takes, in bytes of its
@@ -146,4 +150,65 @@ func text(literal []byte) string {
 		return ""
 	}
 	return value
+}
+
+// holds gathers every named reason why the step may not run now.
+func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, error) {
+	holds := found.oversized
+	if len(found.head) > 0 {
+		holds = append(holds, headHolds(found.head, p.GoalID, f.now())...)
+	}
+	source := manifest.Binding{Kind: p.Source.Kind, Identity: p.Source.Identity, Tenant: p.Source.Tenant}
+	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID, Source: source}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if taken != "" && !p.Target.Elsewhere {
+		holds = append(holds, Hold{Code: "target_in_the_way", Record: taken,
+			Detail: "a store stands at the target's place already; nothing is ever overwritten"})
+	}
+	need := 3 * uint64(max(found.lineage.Bytes, 1<<20))
+	free, err := freeSpace(f.Folder.Dir())
+	if err != nil {
+		return nil, err
+	}
+	if free < need {
+		holds = append(holds, Hold{Code: "no_space", Record: f.Place.Rel(f.Folder.Dir()),
+			Detail: "candidate and way back need three times the size of the source"})
+	}
+	if err := f.Stores.Suits(nearest(f.Folder.Dir())); err != nil {
+		holds = append(holds, Hold{Code: "file_system_unsuitable", Record: f.Place.Rel(f.Folder.Dir()), Detail: firstLine(err)})
+	}
+	if p.Target.Kind == authority.KindPostgreSQL {
+		holds = append(holds, Hold{Code: "needs_service_runtime", Record: p.Target.Tenant, Acceptable: true,
+			Detail: "LoopX's plain command line cannot open PostgreSQL; the goal then needs LoopX's service runtime"})
+	}
+	if p.Target.Kind == authority.KindFile && len(found.head) > 0 {
+		long, err := f.journalTooLong(ctx, f.side(&manifest.Manifest{}, source).home(AccessUntouched), manifest.Binding{Kind: authority.KindFile, Identity: p.Target.Identity}, found.longest)
+		if err != nil {
+			return nil, err
+		}
+		holds = append(holds, long...)
+	}
+	around, err := f.around()
+	if err != nil {
+		return nil, err
+	}
+	holds = append(holds, around...)
+	sortHolds(holds)
+	return holds, nil
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// freeSpace is what a place has left for this user, in bytes.
+func freeSpace(dir string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(nearest(dir), &s); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", filepath.Base(dir), err)
+	}
+	return s.Bavail * uint64(s.Bsize), nil
 }

@@ -2,12 +2,8 @@ package cutover
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
@@ -42,14 +38,16 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	if err := supported(now, p); err != nil {
 		return p, err
 	}
-	p, err := f.targetIdentity(ctx, p)
+	p, err := f.targetIdentity(ctx, now, r.To, p)
 	if err != nil {
 		return p, err
 	}
 	if now.verdict.Kind == authority.KindLegacy {
 		return f.planFiles(ctx, now, r, p)
 	}
-	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, f.liveSide(now)), p.Target, r.Through)
+	target := p.Target
+	target.Cursor = 0 // a candidate may hold a part already; the target is to hold all
+	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, f.liveSide(now)), target, r.Through)
 	if err != nil {
 		return p, err
 	}
@@ -74,8 +72,6 @@ func supported(now seen, p Plan) error {
 		return refuse(KindUsage, "target_required", "%s needs --to (for example --to sqlite:)", p.Command)
 	case now.verdict.Kind == p.Target.Kind:
 		return refuse(KindRefused, "already_authority", "the %s store is the authority already", p.Target.Kind)
-	case p.Target.Kind == authority.KindFile:
-		return refuse(KindRefused, "pair_not_supported", "this build does not move %s to %s", now.verdict.Kind, p.Target.Kind)
 	case p.Target.Elsewhere && p.Command == CommandFreeze:
 		return refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
 	}
@@ -91,10 +87,15 @@ func (f *Flow) liveSide(now seen) manifest.Binding {
 	return live
 }
 
-// targetIdentity asks a database server for its identity, which all its Goals share.
-// A target that is a file gets the identity of its own that the plan minted.
-func (f *Flow) targetIdentity(ctx context.Context, p Plan) (_ Plan, err error) {
-	if p.Target.Kind != authority.KindPostgreSQL {
+// targetIdentity asks a database server, or the folder of a journal, for its identity,
+// which all its Goals share. Where there is none yet the target brings the one that the
+// plan minted.
+func (f *Flow) targetIdentity(ctx context.Context, now seen, to Target, p Plan) (_ Plan, err error) {
+	switch p.Target.Kind {
+	case authority.KindFile:
+		return f.journalIdentity(ctx, now, to, p)
+	case authority.KindPostgreSQL:
+	default:
 		return p, nil
 	}
 	if p.Target.Tenant == "" {
@@ -115,6 +116,7 @@ type liveSource struct {
 	proof
 	at        authority.Bookmark // the bound cursor and its revision
 	oversized []Hold             // records the target cannot hold
+	longest   int64              // what the rows after the target's cursor take in a journal, at most
 }
 
 // proveLive audits the source and finds the revision at the bound cursor, which is
@@ -140,6 +142,9 @@ func (f *Flow) proveLiveAs(ctx context.Context, home Ref, target PlanSide, throu
 			found.at = authority.Bookmark{Cursor: row.Cursor, Revision: row.Revision}
 		}
 		found.oversized = append(found.oversized, f.unholdable(target, row)...)
+		if row.Cursor > target.Cursor {
+			found.longest += longestPrint(row)
+		}
 		found.head = append(found.head[:0], row.Projection...)
 		return nil
 	})
@@ -322,15 +327,6 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	return append(line, "--operation-id", r.OperationID, "--plan-digest", digest, "--execute")
 }
 
-// freeSpace is what a place has left for this user, in bytes.
-func freeSpace(dir string) (uint64, error) {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(nearest(dir), &s); err != nil {
-		return 0, fmt.Errorf("free space of %s: %w", filepath.Base(dir), err)
-	}
-	return s.Bavail * uint64(s.Bsize), nil
-}
-
 // sameTarget refuses a --to that is not where the migration goes that was begun.
 func (f *Flow) sameTarget(now seen, r Request) error {
 	m := now.snap.Manifest
@@ -351,48 +347,4 @@ func (f *Flow) sameTarget(now seen, r Request) error {
 	refusal := refuse(KindRefused, "target_differs", "migration %s goes to another target than --to says; give it up first, or leave --to out", m.MigrationID)
 	refusal.Next = []string{CommandAbort}
 	return refusal
-}
-
-// holds gathers every named reason why the step may not run now.
-func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, error) {
-	holds := found.oversized
-	if len(found.head) > 0 {
-		holds = append(holds, headHolds(found.head, p.GoalID, f.now())...)
-	}
-	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if taken != "" && !p.Target.Elsewhere {
-		holds = append(holds, Hold{Code: "target_in_the_way", Record: taken,
-			Detail: "a store stands at the target's place already; nothing is ever overwritten"})
-	}
-	need := 3 * uint64(max(found.lineage.Bytes, 1<<20))
-	free, err := freeSpace(f.Folder.Dir())
-	if err != nil {
-		return nil, err
-	}
-	if free < need {
-		holds = append(holds, Hold{Code: "no_space", Record: f.Place.Rel(f.Folder.Dir()),
-			Detail: "candidate and way back need three times the size of the source"})
-	}
-	if err := f.Stores.Suits(nearest(f.Folder.Dir())); err != nil {
-		holds = append(holds, Hold{Code: "file_system_unsuitable", Record: f.Place.Rel(f.Folder.Dir()), Detail: firstLine(err)})
-	}
-	if p.Target.Kind == authority.KindPostgreSQL {
-		holds = append(holds, Hold{Code: "needs_service_runtime", Record: p.Target.Tenant, Acceptable: true,
-			Detail: "LoopX's plain command line cannot open PostgreSQL; the goal then needs LoopX's service runtime"})
-	}
-	around, err := f.around()
-	if err != nil {
-		return nil, err
-	}
-	holds = append(holds, around...)
-	sortHolds(holds)
-	return holds, nil
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }

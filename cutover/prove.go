@@ -138,6 +138,7 @@ func (f *Flow) proveRows(ctx context.Context, ref Ref, q manifest.Quarantined, f
 }
 
 // boundSide finds where a side stands now: at home, retired, a candidate, or set aside.
+// Where a target was set aside, what stands at its home is another store.
 func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, Ref, error) {
 	if name == "source" {
 		ref, err := f.source(m).now(AccessUntouched)
@@ -152,7 +153,7 @@ func (f *Flow) boundSide(m *manifest.Manifest, name string) (manifest.Binding, R
 	if err != nil || m.Target.Elsewhere || ref.Path == "" {
 		return m.Target, ref, err
 	}
-	for _, path := range []string{ref.Path, target.home(AccessUntouched).Path, filepath.Join(f.Folder.Quarantine(m.MigrationID), filepath.Base(ref.Path))} {
+	for _, path := range []string{ref.Path, filepath.Join(f.Folder.Quarantine(m.MigrationID), filepath.Base(ref.Path)), target.home(AccessUntouched).Path} {
 		there, err := exists(path)
 		if err != nil {
 			return m.Target, ref, err

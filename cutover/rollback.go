@@ -285,6 +285,9 @@ func (f *Flow) putBack(ctx context.Context, w *work) error {
 	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
 	}
+	if err := f.targetAsideStands(ctx, w); err != nil {
+		return err
+	}
 	if err := f.source(w.m).reinstate(ctx, w); err != nil {
 		return err
 	}

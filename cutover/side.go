@@ -67,6 +67,8 @@ func (f *Flow) side(m *manifest.Manifest, b manifest.Binding) side {
 		return serverSide{s}
 	case authority.KindLegacy:
 		return filesSide{s}
+	case authority.KindFile:
+		return journalSide{s}
 	}
 	return s
 }

@@ -11,16 +11,13 @@ import (
 // holdRetiredWritten names a commit on a store that a promotion had retired.
 const holdRetiredWritten = "retired_store_written"
 
-// journalText is the longest journal LoopX reads, in bytes of text (docs/formats.md, "Limits").
-const journalText = 512 << 20
-
 func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, error) {
 	p := f.newPlan(now, r)
 	m := now.snap.Manifest
 	if now.verdict.Identity != m.Target.Identity {
 		return p, refuse(KindUnproved, "target_not_authority", "the target of this migration is not the authority: %s", now.verdict.Row)
 	}
-	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, m.Target), PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant}, r.Through)
+	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, m.Target), PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant, Cursor: m.Source.Cursor}, r.Through)
 	if err != nil {
 		return p, err
 	}
@@ -32,23 +29,39 @@ func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, err
 	if p.Holds, err = f.rollbackHolds(ctx, m, found); err != nil {
 		return p, err
 	}
-	p.Effects = []string{
-		"fence the target inside the database and freeze the selector",
-		"append what came after cursor " + m.Source.Cursor.String() + " to a copy of the retired journal, as one durable replace",
-		"compare both sides, all of them",
-		"set the target aside in quarantine (it is kept), put the journal back at " + f.Place.Rel(f.Place.Journal()),
-		"restore the selector: " + originalState(m.Selector),
+	p.Effects = f.rollbackEffects(m)
+	return p, accept(p.Holds, r.Accept)
+}
+
+// rollbackEffects says what a rollback does, side by side.
+func (f *Flow) rollbackEffects(m *manifest.Manifest) []string {
+	stop := "fence the target inside the database and freeze the selector"
+	if m.Target.Kind == authority.KindFile {
+		stop = "freeze the selector: a journal has no fence inside"
 	}
 	if m.Source.Kind == authority.KindLegacy {
-		p.Effects = []string{
-			"fence the target inside the database and freeze the selector",
+		return []string{
+			stop,
 			"write the target's whole history into an archive in the migration's folder, and read it back",
 			"make the legacy files of its head there, over the files as they are, and compare both sides",
 			"set the target aside in quarantine (it is kept); write lease files and state file, prose untouched",
 			"restore the selector: " + originalState(m.Selector) + "; lift the writer fence, last of all",
 		}
 	}
-	return p, accept(p.Holds, r.Accept)
+	onto, back := "a copy of the retired "+string(m.Source.Kind)+" store", "put the source back at "+f.where(f.source(m).home(AccessUntouched))
+	switch m.Source.Kind {
+	case authority.KindFile:
+		onto = "a copy of the retired journal, as one durable replace"
+	case authority.KindPostgreSQL:
+		onto, back = "the fenced source, which then takes the importer only", "open the source to everybody"
+	}
+	return []string{
+		stop,
+		"append what came after cursor " + m.Source.Cursor.String() + " to " + onto,
+		"compare both sides, all of them",
+		"set the target aside in quarantine (it is kept), " + back,
+		"restore the selector: " + originalState(m.Selector),
+	}
 }
 
 // rollbackHolds: open work, a retired store that was written to, and what the journal
@@ -72,9 +85,12 @@ func (f *Flow) rollbackHolds(ctx context.Context, m *manifest.Manifest, found li
 	if m.Source.Kind == authority.KindLegacy {
 		return f.filesRollbackHolds(m, found, holds)
 	}
-	grown := uint64(found.lineage.End.Cursor-m.Source.Cursor) * uint64(len(found.head))
-	if m.Source.Format == authority.FormatFileV0 && uint64(m.Source.Bytes)+grown > journalText {
-		holds = append(holds, Hold{Code: "journal_too_large", Record: f.Place.Rel(f.Place.Journal()), Detail: "the journal would grow past what LoopX can read"})
+	if m.Source.Kind == authority.KindFile {
+		long, err := f.journalTooLong(ctx, f.target(m).home(AccessUntouched), m.Source, found.longest)
+		if err != nil {
+			return nil, err
+		}
+		holds = append(holds, long...)
 	}
 	around, err := f.around()
 	holds = append(holds, around...)

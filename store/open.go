@@ -59,10 +59,13 @@ func (o Opener) postgresCandidate(ctx context.Context, ref cutover.Ref) (bootstr
 }
 
 // Unholdable names what a store of that kind cannot hold exactly of one transaction.
-// What a file holds, SQLite's limits are the flow's own to check.
+// SQLite's limits are the flow's own to check.
 func (o Opener) Unholdable(ref cutover.Ref, row authority.Row) authority.Findings {
-	if ref.Kind == authority.KindPostgreSQL {
+	switch ref.Kind {
+	case authority.KindPostgreSQL:
 		return pgstore.CheckRow(ref.Tenant, ref.Goal, row)
+	case authority.KindFile:
+		return filestore.CheckRow(row)
 	}
 	return nil
 }
@@ -140,6 +143,9 @@ func (o Opener) Candidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candi
 	if ref.Kind == authority.KindPostgreSQL {
 		return o.postgresCandidate(ctx, ref)
 	}
+	if ref.Kind == authority.KindFile {
+		return o.journalCandidate(ctx, ref)
+	}
 	if ref.Kind != authority.KindSQLite {
 		return nil, unsupported(ref.Kind)
 	}
@@ -152,6 +158,31 @@ func (o Opener) Candidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candi
 		return nil, err
 	}
 	return candidate, nil
+}
+
+func (o Opener) journalCandidate(ctx context.Context, ref cutover.Ref) (bootstrap.Candidate, error) {
+	candidate, err := filestore.OpenCandidate(ctx, filestore.CandidateOptions{Path: ref.Path, IdentityPath: ref.IdentityFile, GoalID: ref.Goal, Identity: ref.Identity})
+	if err != nil {
+		return nil, err
+	}
+	return candidate, nil
+}
+
+// AdoptIdentity gives the folder of a journal the identity of the reference.
+func (o Opener) AdoptIdentity(ref cutover.Ref) error {
+	return filestore.AdoptIdentity(ref.IdentityFile, ref.Identity)
+}
+
+// JournalLimit is the longest journal LoopX reads, in UTF-16 units.
+func (o Opener) JournalLimit() int64 { return filestore.MaxUnits }
+
+// Measure begins to measure a journal that grows.
+func (o Opener) Measure(ref cutover.Ref, size int64, end authority.Applied, newest authority.Canonical) (cutover.Measure, error) {
+	measure, err := filestore.NewMeasure(ref.Goal, ref.Identity, ref.Format, size, end, newest)
+	if err != nil {
+		return nil, err
+	}
+	return measure, nil
 }
 
 // Settle empties a database's log into it, so that the one file holds everything and

@@ -13,9 +13,9 @@ import (
 	"github.com/loopx-project/loopx-migrate/internal/atomicfile"
 )
 
-// maxUnits is the longest string of Node's V8 in UTF-16 units. LoopX reads a
+// MaxUnits is the longest string of Node's V8 in UTF-16 units. LoopX reads a
 // journal into one string, so that a longer one is lost to it.
-const maxUnits = 1<<29 - 24
+const MaxUnits = 1<<29 - 24
 
 // errNothing ends an append of no rows before anything is replaced.
 var errNothing = errors.New("nothing to append")
@@ -49,7 +49,7 @@ func (s *Store) rehearse(ctx context.Context, b *base, next *row) error {
 	if b.document != nil {
 		longest += 2 * b.document.size // a respelled document may grow; a canonical one never doubles
 	}
-	if longest+frame <= maxUnits {
+	if longest+frame <= MaxUnits {
 		return nil
 	}
 	if b.identity == "" {
@@ -225,7 +225,7 @@ func (a *appender) put(text []byte) error {
 	return err
 }
 
-// unitWriter passes UTF-8 on until it would be more than maxUnits units of UTF-16.
+// unitWriter passes UTF-8 on until it would be more than MaxUnits units of UTF-16.
 type unitWriter struct {
 	out   io.Writer
 	units int64
@@ -241,7 +241,7 @@ func (u *unitWriter) Write(text []byte) (int, error) {
 			u.units++
 		}
 	}
-	if u.units > maxUnits {
+	if u.units > MaxUnits {
 		return 0, failed(authority.ReasonCapacity, "the journal would be longer than LoopX can read")
 	}
 	return u.out.Write(text)
