@@ -50,7 +50,14 @@ func (f *Flow) parity(ctx context.Context, m *manifest.Manifest, options ParityO
 	}
 	if m.Phase == manifest.PhasePlanned && m.Copied != nil {
 		options.Through = m.Copied.Bookmark.Cursor // the source is live and may have gone on
-		return f.compareArms(ctx, options, f.source(m).home(AccessLive), target)
+		source := f.source(m).home(AccessUntouched)
+		source.Moving = true
+		report, err := f.compareArms(ctx, options, source, target)
+		if busy(source, err) && ctx.Err() == nil {
+			source.Access = AccessLive
+			return f.compareArms(ctx, options, source, target)
+		}
+		return report, err
 	}
 	return f.compareArms(ctx, options, f.source(m).home(AccessUntouched), target)
 }
@@ -144,7 +151,7 @@ func throughFiles(arms []parity.Arm) {
 // bytesOf hashes what a store keeps, to see that a comparison left it alone. A source
 // that LoopX writes to meanwhile changes by itself, and is not watched.
 func bytesOf(ref Ref) func(context.Context) (authority.Digest, error) {
-	if ref.Access != AccessUntouched || ref.Path == "" {
+	if ref.Access != AccessUntouched || ref.Moving || ref.Path == "" {
 		return nil
 	}
 	return func(context.Context) (authority.Digest, error) { return digestParts(ref.Path) }

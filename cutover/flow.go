@@ -44,7 +44,9 @@ type Ref struct {
 	Live LegacyFiles
 	// Retained is the archive that the history of legacy files begins with, empty for none.
 	Retained string
-	Access   Access
+	// Moving says that LoopX may write the store meanwhile, so that its bytes prove nothing.
+	Moving bool
+	Access Access
 }
 
 // LegacyFiles are the places of the files before any store.

@@ -2,6 +2,7 @@ package cutover_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -260,4 +261,57 @@ func (nearlyFull) JournalLimit() int64 { return 0 }
 
 func (n nearlyFull) Measure(ref cutover.Ref, size int64, end authority.Applied, newest authority.Canonical) (cutover.Measure, error) {
 	return n.Stores.Measure(ref, n.Stores.JournalLimit()-64<<10, end, newest)
+}
+
+// From the legacy files to a journal: what stood in no store begins in one, and goes back
+// into the files.
+func TestFilesToJournalAndBack(t *testing.T) {
+	r := newFilesRig(t)
+	for _, name := range []string{"one", "two"} {
+		request := freezeToFile()
+		request.WritersStopped = true
+		r.do(request)
+		for _, command := range []string{cutover.CommandImport, cutover.CommandCompare, cutover.CommandPromote} {
+			r.do(cutover.Request{Command: command})
+		}
+		r.authority(authority.KindFile)
+		place := r.flow.Place
+		s, err := r.flow.Stores.Open(context.Background(), cutover.Ref{Kind: authority.KindFile, Goal: filesGoal, Path: place.Journal(), IdentityFile: place.StoreIdentity(), Access: cutover.AccessWrite})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mutate(s, name, 16)
+		last, err := s.Load(context.Background())
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r.do(backToFiles())
+		r.authority(authority.KindLegacy)
+		r.readsAs(last.Projection)
+	}
+}
+
+// A journal elsewhere takes a copy of a live Goal; its folder keeps the identity it has.
+func TestImportIntoAJournalElsewhere(t *testing.T) {
+	r := newRig(t, "goal-file-v1")
+	r.forward()
+	dir := t.TempDir()
+	to := cutover.Target{Kind: authority.KindFile, Path: filepath.Join(dir, filepath.Base(r.flow.Place.Journal()))}
+	const identity = "file:0123456789abcdef0123456789abcdef"
+	if err := os.WriteFile(filepath.Join(dir, "store-identity"), []byte(identity), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		r.do(cutover.Request{Command: cutover.CommandImport, To: to})
+		r.do(cutover.Request{Command: cutover.CommandCompare})
+		if got := r.manifest().Target; got.Identity != identity || got.Cursor == 0 || !got.Elsewhere {
+			t.Fatalf("the target is %+v", got)
+		}
+		r.commits(authority.KindSQLite, fmt.Sprintf("more%d", round), 1)
+		r.do(cutover.Request{Command: cutover.CommandAbort})
+		if err := os.Remove(to.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.refused(cutover.Request{Command: cutover.CommandFreeze, To: to}, cutover.KindRefused, "target_not_promotable")
 }
