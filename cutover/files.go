@@ -104,6 +104,11 @@ func (s filesSide) engageBehind(_ context.Context, w *work) error {
 // keep writes the document of kept files and binds it.
 func (s filesSide) keep(w *work, writers fence.ColdImport) error {
 	files, err := s.f.filesStill(w.m.Accepted)
+	if found := AsRefusal(err); err != nil && len(found.Holds) > 0 {
+		refusal := refuse(KindUnproved, found.Reason, "the legacy files were written behind the frozen selector, before the writer fence stood, and %d hold(s) stand against them now", len(found.Holds))
+		refusal.Holds, refusal.Next = found.Holds, []string{CommandAbort}
+		return refusal
+	}
 	if err != nil {
 		return err
 	}

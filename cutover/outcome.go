@@ -74,11 +74,14 @@ func (f *Flow) unproved(err error, w *work) error {
 	if refusal.Kind == KindInterrupted || w.m == nil || w.m.Intent == nil {
 		return refusal
 	}
-	reason, sentence := refusal.Reason, refusal.Sentence
-	if refusal.Kind != KindUnproved {
-		sentence = fmt.Sprintf("%s did not finish (%s); its outcome is not proved", w.request.Command, sentence)
+	left := &Refusal{Kind: KindUnproved, Reason: refusal.Reason, Sentence: refusal.Sentence, Holds: refusal.Holds, Next: []string{CommandResume}, Err: err}
+	switch {
+	case refusal.Kind != KindUnproved:
+		left.Sentence = fmt.Sprintf("%s did not finish (%s); its outcome is not proved", w.request.Command, refusal.Sentence)
+	case len(refusal.Next) > 0: // it knows that resuming leads nowhere
+		left.Next = refusal.Next
 	}
-	return &Refusal{Kind: KindUnproved, Reason: reason, Sentence: sentence, Next: []string{CommandResume}, Err: err}
+	return left
 }
 
 // operationShape keeps an operation id usable in file names and messages.
