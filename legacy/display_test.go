@@ -118,3 +118,35 @@ func TestDisplayKeepsProseAndNamesWhatVanishes(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// TestReturnOverADisplay: a file that LoopX displayed and that shows the head already
+// keeps every byte, what it says of itself included; one that is written has no
+// watermark left, since the store it names is no longer the authority, and keeps the
+// markers of its regions.
+func TestReturnOverADisplay(t *testing.T) {
+	for _, name := range []string{"small", "crlf"} {
+		kept := keptOf(t, name)
+		kept.State = readFile(t, fixtures+"legacy-2.1.1/"+name+"/display.md")
+		head := withoutGuesses(t, withMode(t, storedHead(t, name, "head.json"), kept), kept)
+		marks, err := Watermarks(kept.State)
+		if err != nil || len(marks) == 0 {
+			t.Fatalf("%s: watermarks %v, %v", name, marks, err)
+		}
+		back, err := Return(kept, head, nil, caseClock)
+		if err != nil || !bytes.Equal(back.State, kept.State) {
+			t.Errorf("%s: %v, an unchanged head gave\n%s", name, err, back.State)
+		}
+		changed := mutate(head, func(_ string, m map[string][]byte) { m["note"] = literal("changed") })
+		if back, err = Return(kept, changed, nil, caseClock); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if marks, err := Watermarks(back.State); err != nil || len(marks) != 0 {
+			t.Errorf("%s: watermarks %v, %v after a change", name, marks, err)
+		}
+		for _, marker := range []string{"role=user begin -->", "role=agent end -->"} {
+			if bytes.Count(back.State, []byte(marker)) != bytes.Count(kept.State, []byte(marker)) {
+				t.Errorf("%s: the markers changed:\n%s", name, back.State)
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // KeptSchema is the schema_version of a document of kept files.
@@ -70,9 +71,7 @@ var ErrKept = errors.New("no document of kept files")
 // DecodeKept reads a document that Encode spelled.
 func DecodeKept(text []byte) (Kept, error) {
 	var doc keptDocument
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&doc); err != nil {
+	if err := canonical.DecodeStrict(text, &doc); err != nil {
 		return Kept{}, errors.Join(ErrKept, err)
 	}
 	if doc.Schema != KeptSchema || doc.Goal == "" {

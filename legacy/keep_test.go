@@ -24,7 +24,7 @@ func TestKeptFiles(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) || got.Files.Digest() != files.Digest() {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, broken := range []string{"", "{}", strings.Replace(string(text), KeptSchema, "other", 1), strings.Replace(string(text), `"over"`, `"above"`, 1)} {
+	for _, broken := range []string{"", "{}", strings.Replace(string(text), KeptSchema, "other", 1), strings.Replace(string(text), `"over"`, `"above"`, 1), string(text) + "}"} {
 		if _, err := DecodeKept([]byte(broken)); !errors.Is(err, ErrKept) {
 			t.Errorf("%.40q: %v", broken, err)
 		}
