@@ -163,6 +163,7 @@ func TestFilesThereAndBack(t *testing.T) {
 	r := newFilesRig(t)
 	prose := proseOf(r.read(r.state()))
 	var operations []string
+	before := r.leaseNow("todo_fce99541009e")
 	for round := range 2 {
 		r.forward()
 		s := r.sqlite(cutover.AccessWrite)
@@ -189,6 +190,11 @@ func TestFilesThereAndBack(t *testing.T) {
 		}
 		r.authority(authority.KindLegacy)
 		r.readsAs(last.Projection)
+		lease := r.leaseNow("todo_fce99541009e")
+		if lease.Version <= before.Version || lease.Epoch <= before.Epoch {
+			t.Errorf("round %d: the lease was %+v and is %+v", round, before, lease)
+		}
+		before = lease
 		if got := proseOf(r.read(r.state())); !slices.Equal(without(got, "## Completed Work Archive\n", "\n"), without(prose, "## Completed Work Archive\n", "\n")) {
 			t.Errorf("prose is %q, was %q", got, prose)
 		}
@@ -199,6 +205,20 @@ func TestFilesThereAndBack(t *testing.T) {
 	if proof, err := r.flow.ProveRecord(context.Background()); err != nil || proof.Sides[0].Problem != "" {
 		t.Errorf("%+v, %v", proof.Sides, err)
 	}
+}
+
+// counters are what of a lease only ever goes up.
+type counters struct {
+	Version int `json:"version"`
+	Epoch   int `json:"lease_epoch"`
+}
+
+func (r *filesRig) leaseNow(id string) (c counters) {
+	r.Helper()
+	if err := json.Unmarshal(r.read(r.lease(id)), &c); err != nil {
+		r.Fatal(err)
+	}
+	return c
 }
 
 func without(lines []string, drop ...string) []string {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func TestFilesToPostgreSQLAndBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.mutate(s, name, 16)
+		r.mutate(s, name, 40)
 		last, err := s.Load(context.Background())
 		if err = errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
@@ -98,6 +100,49 @@ func TestFilesBesideAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.refused(freezeFiles(), cutover.KindRefused, "journal_not_authority")
+}
+
+// A file that a crash or an editor left: either the freeze refuses, says why and changes
+// nothing, or every Todo that the file names is in the head.
+func TestFilesNothingIsDropped(t *testing.T) {
+	second := "\n## Codex Todo\n\n- [ ] Further\n  <!-- loopx:todo todo_id=todo_further status=open task_class=advancement_task -->\n"
+	for name, c := range map[string]struct {
+		change  func(state string) string
+		refused string
+	}{
+		"emptied": {func(string) string { return "" }, "state_file_empty"},
+		"cut":     {func(s string) string { return s[:strings.Index(s, "## User Todo")] }, "agent_section_missing"},
+		"twice":   {func(s string) string { return strings.Replace(s, "todo_846ffcda7abf", "todo_fce99541009e", 1) }, "todo_id_twice"},
+		"fenced heading": {func(s string) string {
+			return strings.Replace(s, "## Agent Todo\n", "```\n## Agent Todo\n```\n", 1)
+		}, "readings_differ"},
+		"second section": {func(s string) string { return s + second }, ""},
+		"CRLF":           {func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }, ""},
+	} {
+		r := newFilesRig(t)
+		state := c.change(string(r.read(r.state())))
+		if err := os.WriteFile(r.state(), []byte(state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c.refused != "" {
+			before := fixture.TreeHash(t, r.dir)
+			_, err := r.try(freezeFiles())
+			refusal := cutover.AsRefusal(err)
+			blocks := func(h cutover.Hold) bool { return h.Code == c.refused && h.Record != "" && !h.Acceptable }
+			if refusal.Kind != cutover.KindRefused || !slices.ContainsFunc(refusal.Holds, blocks) {
+				t.Errorf("%s: %v, %+v", name, err, refusal.Holds)
+			}
+			fixture.Unchanged(t, r.dir, before)
+			continue
+		}
+		r.acceptedFreeze()
+		head := r.restOfTheWay()
+		for _, found := range regexp.MustCompile(`todo_id=(\w+)`).FindAllStringSubmatch(state, -1) {
+			if !strings.Contains(head, `"todo_id":"`+found[1]+`"`) {
+				t.Errorf("%s: %s is not in the head", name, found[1])
+			}
+		}
+	}
 }
 
 // onCase makes the flow one over a Goal of testdata/cases.
