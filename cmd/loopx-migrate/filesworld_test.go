@@ -72,7 +72,11 @@ func proseOf(state string) string {
 func (s *site) growOnStore() {
 	s.t.Helper()
 	e := newEnv("loopx-migrate", os.Stdout, os.Stderr)
-	store, err := e.stores.Open(s.t.Context(), cutover.Ref{Kind: authority.KindSQLite, Goal: fixture.HistoryGoal, Path: s.world.sqlite(), Access: cutover.AccessWrite})
+	ref := cutover.Ref{Kind: authority.KindSQLite, Goal: fixture.HistoryGoal, Path: s.world.sqlite(), Access: cutover.AccessWrite}
+	if s.world.database != nil {
+		ref = cutover.Ref{Kind: authority.KindPostgreSQL, Goal: fixture.HistoryGoal, Server: serverURL(s.world.database), Tenant: "harbour", Access: cutover.AccessWrite}
+	}
+	store, err := e.stores.Open(s.t.Context(), ref)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -122,6 +126,10 @@ func (w world) checkFiles(accepting string, acknowledged []string) {
 		if got := todosIn(w.t, w.sqlite()); !slices.Equal(got, acknowledged) {
 			w.t.Fatalf("the database is the authority and holds %v, acknowledged were %v", got, acknowledged)
 		}
+	case "postgresql":
+		if got := w.todosOnServer(); !slices.Equal(got, acknowledged) {
+			w.t.Fatalf("the server is the authority and holds %v, acknowledged were %v", got, acknowledged)
+		}
 	default:
 		if !inFiles && !w.anyDatabase(acknowledged) {
 			w.t.Fatalf("nobody accepts writes and nothing holds all of %v", acknowledged)
@@ -145,6 +153,7 @@ func (w world) wholeLeases() {
 
 func (w world) anyDatabase(acknowledged []string) (found bool) {
 	w.t.Helper()
+	found = w.database != nil && slices.Equal(w.todosOnServer(), acknowledged)
 	err := filepath.WalkDir(w.root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".sqlite") && !found {
 			found = slices.Equal(todosIn(w.t, path), acknowledged)
@@ -176,6 +185,17 @@ func todosIn(t testing.TB, path string) (ids []string) {
 	if err := db.QueryRow("select projection from head").Scan(&projection); err != nil {
 		return nil // a candidate without a head yet
 	}
+	return todosInHead(t, projection)
+}
+
+// todosOnServer are the ids in the head of the Goal on the server, sorted.
+func (w world) todosOnServer() []string {
+	w.t.Helper()
+	return todosInHead(w.t, w.database.Text(w.t, `select coalesce((select head::text from loopx_control_plane.authority_heads where goal_id = $1), '{}')`, fixture.HistoryGoal))
+}
+
+func todosInHead(t testing.TB, projection string) (ids []string) {
+	t.Helper()
 	var head struct {
 		Todos []struct {
 			ID string `json:"todo_id"`
