@@ -138,12 +138,12 @@ func (r *rig) authority(kind authority.Kind) {
 // open opens the store of a kind at LoopX's place.
 func (r *rig) open(kind authority.Kind, access cutover.Access) cutover.History {
 	r.Helper()
-	ref := cutover.Ref{Kind: kind, Goal: goal, Path: r.flow.Place.Journal(), IdentityFile: r.flow.Place.StoreIdentity(), Access: access}
+	ref := cutover.Ref{Kind: kind, Goal: r.flow.Place.GoalID(), Path: r.flow.Place.Journal(), IdentityFile: r.flow.Place.StoreIdentity(), Access: access}
 	switch kind {
 	case authority.KindSQLite:
 		ref.Path = r.flow.Place.Database()
 	case authority.KindPostgreSQL:
-		ref = cutover.Ref{Kind: kind, Goal: goal, Server: r.flow.Server, Tenant: tenant, Access: access}
+		ref = cutover.Ref{Kind: kind, Goal: r.flow.Place.GoalID(), Server: r.flow.Server, Tenant: tenant, Access: access}
 	}
 	s, err := r.flow.Stores.Open(context.Background(), ref)
 	if err != nil {
