@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,6 +64,8 @@ func vacant(t testing.TB, kind authority.Kind) address {
 	switch kind {
 	case authority.KindFile:
 		a.Path = t.TempDir()
+		identity := fmt.Sprintf("file:%032x", goals.Add(1))
+		must(t, os.WriteFile(filepath.Join(a.Path, "store-identity"), []byte(identity), 0o600))
 	case authority.KindSQLite:
 		a.Path = filepath.Join(t.TempDir(), sqlitestore.DatabaseName(a.Goal))
 	default:
@@ -70,8 +74,28 @@ func vacant(t testing.TB, kind authority.Kind) address {
 	return a
 }
 
-// database installs LoopX's schema in a database of its own and returns its address.
+// database is the address of the test's database with LoopX's schema, whose goals are
+// apart; subtests of a test that called share have one together.
 func database(t testing.TB) string {
+	t.Helper()
+	root, _, _ := strings.Cut(t.Name(), "/")
+	if dsn, shared := databases.Load(root); shared {
+		return dsn.(string)
+	}
+	return another(t)
+}
+
+var databases sync.Map
+
+// share gives the subtests of a test one database.
+func share(t testing.TB) {
+	t.Helper()
+	databases.Store(t.Name(), another(t))
+	t.Cleanup(func() { databases.Delete(t.Name()) })
+}
+
+// another installs LoopX's schema in a database of its own.
+func another(t testing.TB) string {
 	t.Helper()
 	db := pgtest.New(t)
 	_, err := pgstore.Install(context.Background(), pgstore.Server{DSN: db.DSN(pgtest.Admin)}, pgstore.InstallOptions{Identity: pgstore.NewIdentity()})
@@ -122,6 +146,7 @@ const (
 
 // everywhere runs a test on both shapes in all three stores.
 func everywhere(t *testing.T, agents int, test func(*rig)) {
+	share(t)
 	for _, kind := range kinds {
 		for _, shape := range []string{bound, projected} {
 			t.Run(string(kind)+"/"+shape, func(t *testing.T) { test(newRig(t, kind, shape, agents)) })

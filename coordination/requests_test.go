@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -122,4 +123,11 @@ func copyHistory(t testing.TB, from, to authority.Store) {
 		must(t, err)
 		at = done.Revision
 	}
+}
+
+func mustJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	must(t, err)
+	return text
 }
