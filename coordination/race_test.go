@@ -158,7 +158,7 @@ func TestTheTargetMovedInBetween(t *testing.T) {
 func TestConcurrentClaims(t *testing.T) {
 	share(t)
 	for _, kind := range kinds {
-		for _, k := range []int{1, 2, 3, 4, 6, 8, 11, 16} {
+		for _, k := range []int{1, 2, 5, 16} {
 			t.Run(fmt.Sprintf("%s/%d", kind, k), func(t *testing.T) {
 				shape := []string{bound, projected}[k%2]
 				if k == 16 {
