@@ -1,3 +1,0 @@
-package coordination_test
-
-import _ "pgregory.net/rapid"
