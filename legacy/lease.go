@@ -8,6 +8,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
+	"github.com/loopx-project/loopx-migrate/coordination"
 )
 
 // Lease is one record task_lease_v0 as a file holds it. Nothing is filled in: what an
@@ -178,7 +179,7 @@ func overlaps(leases []Lease) []Finding {
 	var findings []Finding
 	for i, a := range leases {
 		for _, b := range leases[i+1:] {
-			if a.Status() != "active" || b.Status() != "active" || otherRepository(a, b) || !anyOverlap(a.Scopes(), b.Scopes()) {
+			if a.Status() != "active" || b.Status() != "active" || otherRepository(a, b) || !coordination.ScopesOverlap(a.Scopes(), b.Scopes()) {
 				continue
 			}
 			findings = append(findings, Finding{Code: CodeLeaseOverlap, File: a.File, TodoID: a.TodoID, Key: b.TodoID,
@@ -191,29 +192,4 @@ func overlaps(leases []Lease) []Finding {
 func otherRepository(a, b Lease) bool {
 	x, y := a.text("write_repository"), b.text("write_repository")
 	return x != "" && y != "" && x != y
-}
-
-func anyOverlap(a, b []string) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if scopesOverlap(strings.Split(x, "/"), strings.Split(y, "/")) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// scopesOverlap errs towards yes: a segment with a wildcard matches any other, and a
-// scope covers what lies below it.
-func scopesOverlap(a, b []string) bool {
-	for i := 0; i < len(a) && i < len(b); i++ {
-		if a[i] == "**" || b[i] == "**" {
-			return true
-		}
-		if a[i] != b[i] && !strings.ContainsAny(a[i]+b[i], "*?[") {
-			return false
-		}
-	}
-	return true
 }
