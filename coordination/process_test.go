@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,7 +57,7 @@ func (e errand) run() error {
 	if e.First {
 		got := a.Apply(context.Background(), request)
 		if got.Outcome != coordination.Applied {
-			return fmt.Errorf("first: %s, %v, %v", got.Outcome, got.Refusal, got.Err)
+			return errors.New("first: " + ended(got))
 		}
 		e.Receipt = string(got.ReceiptText)
 	}
@@ -65,7 +66,7 @@ func (e errand) run() error {
 	}
 	if !e.First {
 		if got := a.Apply(context.Background(), claimRequest(e.Place.Goal, "op-second", 2, 1, 0)); got.Outcome != coordination.Applied {
-			return fmt.Errorf("new operation: %s, %v, %v", got.Outcome, got.Refusal, got.Err)
+			return errors.New("new operation: " + ended(got))
 		}
 	}
 	fmt.Println(e.Receipt)
@@ -80,16 +81,20 @@ func (e errand) retry(a *coordination.Authority, request coordination.Envelope) 
 	for i := range e.Retries {
 		got := a.Apply(context.Background(), request)
 		if got.Outcome != coordination.AlreadyApplied || string(got.ReceiptText) != e.Receipt {
-			return fmt.Errorf("retry %d: %s, %v, %s", i, got.Outcome, got.Refusal, got.ReceiptText)
+			return fmt.Errorf("retry %d: %s", i, ended(got))
 		}
 	}
 	changed := request
 	changed.Command.TTLSeconds++
 	got := a.Apply(context.Background(), changed)
 	if got.Outcome != coordination.Conflict || got.Refusal.Reason != coordination.ReasonIdentity {
-		return fmt.Errorf("changed content: %s, %v", got.Outcome, got.Refusal)
+		return errors.New("changed content: " + ended(got))
 	}
 	return nil
+}
+
+func ended(got coordination.Result) string {
+	return fmt.Sprintf("%s, %v, %v, %s", got.Outcome, got.Refusal, got.Err, got.ReceiptText)
 }
 
 // child is this test program on an errand, as a process of its own.
