@@ -94,7 +94,7 @@ type Flow struct {
 	Stores    Stores
 	Probes    Probes
 	Clock     func() time.Time
-	Principal string // operating-system user
+	Principal string // operating-system user, or a database role; see Principal and RolePrincipal
 	Actor     string // label beside it
 	Watch     func(Progress)
 	LockWait  time.Duration
@@ -126,6 +126,8 @@ type Request struct {
 	WritersStopped bool
 	// MaxStall is the longest write stall a cutover may cause.
 	MaxStall time.Duration
+	// Principal is whose grant is given or withdrawn.
+	Principal string
 }
 
 // Result is what a command answers.
@@ -138,8 +140,10 @@ type Result struct {
 	Plan        *Plan
 	PlanDigest  string
 	Facts       map[string]string
-	Report      any      // parity.Report of a comparison
-	Next        []string // arguments of the command to run next
+	// Observed is what a fresh look says, beside an outcome that was stored long ago.
+	Observed map[string]string
+	Report   any      // parity.Report of a comparison
+	Next     []string // arguments of the command to run next
 }
 
 func (f *Flow) now() time.Time { return f.Clock().UTC().Truncate(time.Millisecond) }

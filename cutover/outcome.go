@@ -20,50 +20,121 @@ func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w 
 	if err := f.reinstate(w); err != nil {
 		return Result{}, f.unproved(err, w)
 	}
-	err := f.Folder.StoreOutcome(command, manifest.Outcome{
-		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
-		GoalID: command.GoalID, Fingerprint: fingerprint, MigrationID: w.m.MigrationID, ReasonCode: "done",
-		Sentence: "done", Facts: w.facts, At: f.now()})
+	result, err := f.done(command, fingerprint, Result{MigrationID: w.m.MigrationID, Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: nextStep(w.m.Phase)})
 	if err != nil {
 		return Result{}, f.unproved(err, w)
 	}
-	return Result{Command: command.Kind, Status: "done", OperationID: command.OperationID, MigrationID: w.m.MigrationID,
-		Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: nextStep(w.m.Phase)}, nil
+	return result, nil
+}
+
+// done stores the outcome of a command whose effect was read back, and answers with it.
+func (f *Flow) done(command manifest.Command, fingerprint authority.Digest, r Result) (Result, error) {
+	err := f.Folder.StoreOutcome(command, manifest.Outcome{
+		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
+		GoalID: command.GoalID, Fingerprint: fingerprint, MigrationID: r.MigrationID, Phase: r.Phase, ReasonCode: manifest.Done,
+		Sentence: "done", Facts: r.Facts, At: f.now()})
+	r.Command, r.Status, r.OperationID = command.Kind, "done", command.OperationID
+	return r, err
 }
 
 func (f *Flow) storeRefusal(command manifest.Command, fingerprint authority.Digest, r *Refusal) error {
 	return f.Folder.StoreOutcome(command, manifest.Outcome{
 		SchemaVersion: manifest.OutcomeSchema, Command: command.Kind, OperationID: command.OperationID, Principal: command.Principal,
-		GoalID: command.GoalID, Fingerprint: fingerprint, Exit: int(r.Kind), ReasonCode: r.Reason, Sentence: r.Sentence, At: f.now()})
+		GoalID: command.GoalID, Fingerprint: fingerprint, Exit: int(r.Kind), ReasonCode: r.Reason, Sentence: r.Sentence, Holds: r.Holds, At: f.now()})
+}
+
+// decidedNow stores an error that came before the first effect, if it is a decided
+// refusal and no passing trouble, and returns it.
+func (f *Flow) decidedNow(command manifest.Command, fingerprint authority.Digest, err error) error {
+	refusal := AsRefusal(err)
+	if !refusal.Kind.decided() {
+		return err
+	}
+	return errors.Join(refusal, f.storeRefusal(command, fingerprint, refusal))
 }
 
 // replay answers a command whose outcome is stored: the same content gets it again,
-// other content is a conflict. Neither changes a byte.
-func (f *Flow) replay(command manifest.Command, fingerprint authority.Digest) (Result, bool, error) {
+// unchanged, and beside it what a fresh look says; other content is a conflict. Neither
+// changes a byte.
+func (f *Flow) replay(ctx context.Context, command manifest.Command, fingerprint authority.Digest) (Result, bool, error) {
 	stored, err := f.Folder.Outcome(command)
 	if err != nil || stored == nil {
 		return Result{}, err != nil, err
 	}
-	if err := f.authorize(); err != nil {
-		return Result{}, true, err
-	}
 	if stored.Fingerprint != fingerprint || stored.Command != command.Kind {
 		refusal := refuse(KindConflict, "operation_identity_mismatch",
 			"operation %s was a %s with other content; nothing was changed", command.OperationID, stored.Command)
-		refusal.Next = []string{command.Kind}
+		refusal.Next = newPreview(command)
 		return Result{}, true, refusal
 	}
-	result := Result{Command: stored.Command, Status: "replayed", OperationID: stored.OperationID,
-		MigrationID: stored.MigrationID, Facts: stored.Facts, Next: []string{command.Kind}}
-	if snap, err := f.Folder.Load(); err == nil {
-		result.Phase = snap.Phase()
+	if err := f.contradicted(stored); err != nil {
+		return Result{}, true, err
 	}
+	result := Result{Command: stored.Command, Status: "replayed", OperationID: stored.OperationID,
+		MigrationID: stored.MigrationID, Phase: stored.Phase, Facts: stored.Facts, Observed: f.observed(ctx), Next: newPreview(command)}
 	if stored.Exit != 0 {
 		refusal := refuse(Kind(stored.Exit), stored.ReasonCode, "%s", stored.Sentence)
-		refusal.Next = []string{command.Kind}
+		refusal.Holds, refusal.Next = stored.Holds, newPreview(command)
 		return result, true, refusal
 	}
 	return result, true, nil
+}
+
+// newPreview is where a retry points to: what was decided stays decided, and what holds
+// today a new preview says.
+func newPreview(command manifest.Command) []string {
+	if principal := command.Arguments["principal"]; principal != "" {
+		return []string{command.Kind, principal}
+	}
+	return []string{command.Kind}
+}
+
+// contradicted refuses an outcome that the record of its migration contradicts: then one
+// of the two is not what this tool wrote, and neither is believed.
+func (f *Flow) contradicted(o *manifest.Outcome) error {
+	if o.MigrationID == "" {
+		return nil
+	}
+	snap, err := f.Folder.Load()
+	if err != nil {
+		return err
+	}
+	if snap.Manifest == nil || snap.Manifest.MigrationID != o.MigrationID {
+		if snap, err = f.Folder.LoadClosed(o.MigrationID); err != nil {
+			return err
+		}
+	}
+	contradiction := func(format string, args ...any) error {
+		return &manifest.TamperedError{File: "the outcome of operation " + o.OperationID, Detail: fmt.Sprintf(format, args...)}
+	}
+	if snap.Manifest == nil {
+		return contradiction("there is no record of migration %s", o.MigrationID)
+	}
+	if o.Command == CommandResume {
+		return nil // it finished another operation's step and has none of its own
+	}
+	step := snap.Manifest.StepOf(o.Principal, o.OperationID)
+	if step == nil || step.Command != o.Command || step.Fingerprint != o.Fingerprint {
+		return contradiction("the record of migration %s has no such step", o.MigrationID)
+	}
+	return nil
+}
+
+// observed is what a fresh look says of the Goal: facts of today, not of the outcome
+// they stand beside. What cannot be seen now takes nothing from the outcome.
+func (f *Flow) observed(ctx context.Context) map[string]string {
+	now, err := f.look(ctx)
+	if err != nil {
+		return map[string]string{"unreadable": AsRefusal(err).Reason}
+	}
+	seen := map[string]string{"phase": string(now.snap.Phase()), "authority": string(now.verdict.Kind)}
+	if now.verdict.Blocked {
+		seen["authority"] = "none: " + now.verdict.Reason
+	}
+	if m := now.snap.Manifest; m != nil && m.Intent != nil {
+		seen["unfinished"] = m.Intent.Command
+	}
+	return seen
 }
 
 // unproved sorts an error that came after the intent was recorded. Where nothing is
@@ -102,6 +173,9 @@ func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 	}
 	if r.MaxStall != 0 {
 		arguments["max_stall"] = r.MaxStall.String()
+	}
+	if r.Principal != "" {
+		arguments["principal"] = r.Principal
 	}
 	for _, a := range r.Accept {
 		arguments["accept "+a.Hold+":"+a.Record] = a.Owner + ": " + a.Reason

@@ -49,7 +49,10 @@ type Plan struct {
 	Limits        map[string]string   `json:"limits,omitempty"`
 	Holds         []Hold              `json:"holds,omitempty"`
 	Accepted      []manifest.Accepted `json:"accepted,omitempty"`
-	Effects       []string            `json:"effects"`
+	// Principal is whose grant a plan changes, and Grants what is granted before it.
+	Principal string           `json:"principal,omitempty"`
+	Grants    authority.Digest `json:"grants,omitzero"`
+	Effects   []string         `json:"effects"`
 
 	retained *manifest.Archive // what the history of legacy files begins with
 	source   *proof            // what was proved of the source while the plan was made
@@ -82,14 +85,7 @@ func (p Plan) Digest() (string, error) {
 }
 
 // Hold is a named reason why a step may not run now.
-type Hold struct {
-	Code       string           `json:"code"`
-	Record     string           `json:"record,omitempty"` // the Todo, lease, operation or file it speaks of
-	Cursor     authority.Cursor `json:"cursor,omitempty"`
-	Detail     string           `json:"detail"`
-	Acceptable bool             `json:"acceptable,omitempty"` // by --accept CODE:RECORD
-	Accepted   bool             `json:"accepted,omitempty"`
-}
+type Hold = manifest.Hold
 
 // sortHolds brings holds into one order, so that equal holds give equal plans.
 func sortHolds(holds []Hold) {

@@ -103,6 +103,8 @@ func ofManifest(err error) *Refusal {
 		return &Refusal{Kind: KindUnproved, Reason: "record_tampered", Sentence: "a record of this tool cannot be trusted; nothing was changed", Err: err}
 	case errors.Is(err, manifest.ErrStale):
 		return &Refusal{Kind: KindConflict, Reason: "manifest_changed", Sentence: "another command changed the migration meanwhile", Err: err}
+	case errors.Is(err, manifest.ErrGrantsStale):
+		return &Refusal{Kind: KindConflict, Reason: "grants_changed", Sentence: "another command changed the grants meanwhile", Err: err}
 	case errors.As(err, &diverged):
 		return &Refusal{Kind: KindConflict, Reason: "candidate_diverged", Sentence: "abort this migration and begin a new one", Err: err}
 	}

@@ -48,26 +48,31 @@ func (f *Flow) resume(ctx context.Context, r Request, own manifest.Command, fing
 	if err != nil {
 		return Result{}, err
 	}
-	plan, err := f.planResume(now, r)
-	if err != nil {
-		return Result{}, err
-	}
-	digest, err := plan.Digest()
-	if err != nil {
-		return Result{}, err
-	}
-	if digest != r.PlanDigest {
-		return Result{}, refuse(KindConflict, "plan_changed", "the step that died is now another one; nothing was changed")
+	if err := f.agreedResume(now, r); err != nil {
+		return Result{}, f.decidedNow(own, fingerprint, err)
 	}
 	intent := *now.snap.Manifest.Intent
 	dead := Request{Command: intent.Command, OperationID: intent.OperationID, Execute: true, PlanDigest: "sha256:" + intent.PlanDigest.String(),
 		Parity: parityOf(intent.Parity), MaxStall: time.Duration(intent.MaxStallMillis) * time.Millisecond}
 	command := manifest.Command{Kind: intent.Command, OperationID: intent.OperationID, Principal: intent.Principal, GoalID: own.GoalID}
 	result, err := f.execute(ctx, f.steps()[intent.Command], dead, command, intent.Fingerprint)
-	if err != nil {
-		return result, err
+	if err != nil { // a decided refusal of the step that died is the outcome of finishing it, too
+		return result, f.decidedNow(own, fingerprint, err)
 	}
 	finished := newWork(manifest.Snapshot{Manifest: &manifest.Manifest{MigrationID: result.MigrationID, Phase: result.Phase}}, r)
 	finished.facts = result.Facts
 	return f.finish(own, fingerprint, finished)
+}
+
+// agreedResume refuses to finish another step than the previewed one.
+func (f *Flow) agreedResume(now seen, r Request) error {
+	plan, err := f.planResume(now, r)
+	if err != nil {
+		return err
+	}
+	digest, err := plan.Digest()
+	if err == nil && digest != r.PlanDigest {
+		return refuse(KindConflict, "plan_changed", "the step that died is now another one; nothing was changed")
+	}
+	return err
 }

@@ -80,25 +80,29 @@ func (f *Flow) Run(ctx context.Context, r Request) (Result, error) {
 	})
 }
 
-// guarded lets an executed command through once: a stored outcome is the answer, a
-// principal without a grant is refused, and two commands of this tool never work on
-// one Goal at a time. Until the lock is held nothing is written.
+// guarded lets an executed command through once: a principal without a grant is
+// refused whatever is stored, a stored outcome is the answer, and two commands of this
+// tool never work on one Goal at a time. Both are asked again under the lock, which a
+// withdrawal takes too: what holds there holds until the command ends.
 func (f *Flow) guarded(ctx context.Context, r Request, do func(manifest.Command, authority.Digest) (Result, error)) (Result, error) {
 	command, fingerprint, err := f.identify(r)
 	if err != nil {
 		return Result{}, err
 	}
-	if result, done, err := f.replay(command, fingerprint); done {
-		return result, err
-	}
 	if err := f.authorize(); err != nil {
-		return Result{}, err
+		return Result{}, f.denied(ctx, command, fingerprint, err)
+	}
+	if result, done, err := f.replay(ctx, command, fingerprint); done {
+		return result, err
 	}
 	unlock, err := f.operatorLock(ctx, r.Command)
 	if err != nil {
 		return Result{}, err
 	}
-	if result, done, err := f.replay(command, fingerprint); done {
+	if err := f.authorize(); err != nil { // it was withdrawn while this command waited
+		return Result{}, errors.Join(f.decidedNow(command, fingerprint, err), unlock())
+	}
+	if result, done, err := f.replay(ctx, command, fingerprint); done {
 		return result, errors.Join(err, unlock())
 	}
 	result, err := do(command, fingerprint)
@@ -124,9 +128,8 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	var denied *Refusal
-	if err := f.authorize(); errors.As(err, &denied) { // said now, rather than after the line was pasted
-		plan.Holds = append(plan.Holds, Hold{Code: denied.Reason, Record: f.Principal, Detail: denied.Sentence})
+	if err := f.saidBefore(&plan); err != nil {
+		return Result{}, err
 	}
 	result := Result{Command: r.Command, Status: "preview", OperationID: r.OperationID,
 		MigrationID: plan.MigrationID, Phase: now.snap.Phase(), Plan: &plan, PlanDigest: digest, Report: plan.report}
@@ -144,13 +147,15 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 
 func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.Command, fingerprint authority.Digest) (Result, error) {
 	w, err := f.begin(ctx, s, r, fingerprint)
-	if err != nil {
-		if refusal := AsRefusal(err); refusal.Kind.decided() {
-			return Result{}, errors.Join(refusal, f.storeRefusal(command, fingerprint, refusal))
-		}
+	switch {
+	case err != nil && w != nil && AsRefusal(err).Kind.decided():
+		return Result{}, f.unproved(err, w) // its intent stands, so that no refusal can be the outcome
+	case err != nil && w != nil:
 		return Result{}, err
+	case err != nil:
+		return Result{}, f.decidedNow(command, fingerprint, err)
 	}
-	if step := w.m.StepOf(r.OperationID); step != nil { // it died between its record and its outcome
+	if step := w.m.StepOf(command.Principal, r.OperationID); step != nil { // it died between its record and its outcome
 		if step.Command != r.Command || step.Fingerprint != fingerprint {
 			return Result{}, refuse(KindConflict, "operation_identity_mismatch", "operation %s was a %s with other content; nothing was changed", r.OperationID, step.Command)
 		}
@@ -167,7 +172,7 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 		return Result{Command: r.Command, Report: w.report, Facts: w.facts},
 			errors.Join(w.refused, f.storeRefusal(command, fingerprint, w.refused))
 	}
-	if err := f.record(w, fingerprint); err != nil {
+	if err := f.record(w, command.Principal, fingerprint); err != nil {
 		return Result{}, f.unproved(err, w)
 	}
 	return f.finish(command, fingerprint, w)
@@ -176,7 +181,8 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 // begin brings the record to the point where the step's intent stands in it and the
 // locks it needs are held: either an earlier run of the same operation left the
 // intent, or the plan is made again, is the one that was previewed, and nothing
-// holds it. An error leaves no lock and no new intent.
+// holds it. An error leaves no lock and no new intent; it comes with the work where the
+// intent of an earlier run stands.
 func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authority.Digest) (*work, error) {
 	now, err := f.look(ctx)
 	if err != nil {
@@ -192,7 +198,7 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authori
 		}
 		return w, f.ready(ctx, s, w)
 	}
-	if m := now.snap.Manifest; m != nil && m.StepOf(r.OperationID) != nil {
+	if m := now.snap.Manifest; m != nil && m.StepOf(f.Principal, r.OperationID) != nil {
 		return w, nil
 	}
 	plan, digest, err := f.agreed(ctx, s, r, now)
@@ -371,15 +377,19 @@ func (f *Flow) save(w *work) error {
 }
 
 // record closes the step: chained into the manifest, the intent gone.
-func (f *Flow) record(w *work, fingerprint authority.Digest) error {
+func (f *Flow) record(w *work, principal string, fingerprint authority.Digest) error {
 	started := f.now()
 	intent := w.m.Intent
 	if intent != nil {
 		started = intent.At
 	}
 	w.m.Intent = nil
+	finisher := ""
+	if principal != f.Principal {
+		finisher = f.Principal
+	}
 	err := w.m.AddStep(manifest.Step{Command: w.request.Command, OperationID: w.request.OperationID, Fingerprint: fingerprint,
-		Principal: f.Principal, Actor: f.Actor, Phase: w.m.Phase, StartedAt: started, FinishedAt: f.now(),
+		Principal: principal, FinishedBy: finisher, Actor: f.Actor, Phase: w.m.Phase, StartedAt: started, FinishedAt: f.now(),
 		Facts: w.facts, Evidence: w.evidence})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
@@ -166,27 +165,3 @@ func (f *Flow) tripAt(ctx context.Context, m *manifest.Manifest, ref Ref) (_ []T
 	}
 	return nil, nil
 }
-
-// authorize refuses a principal that holds no grant. The owner of the runtime root
-// holds the first one: files made by anybody else could not be opened by LoopX.
-func (f *Flow) authorize() error {
-	owner, err := ownerOf(f.Place.Root())
-	if err != nil {
-		return err
-	}
-	if owner == f.Principal {
-		return nil
-	}
-	return refuse(KindRefused, "permission_denied", "the runtime root belongs to %s and %s holds no grant; nothing was changed", owner, f.Principal)
-}
-
-// Principal names the operating-system user of this process.
-func Principal() (string, error) {
-	u, err := user.Current()
-	if err != nil {
-		return "", err
-	}
-	return principalName(u), nil
-}
-
-func principalName(u *user.User) string { return "os:" + u.Username }

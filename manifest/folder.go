@@ -175,31 +175,26 @@ func (f *Folder) WriteTranslation(migration string, list []byte) error {
 }
 
 // Verify reads every document of the folder, not only those a command needs: earlier
-// manifests, outcomes, host.json. It returns how many there are, and every one that is
-// not as it was written.
+// manifests, outcomes, grants.json, host.json. It returns how many there are, and every
+// one that is not as it was written.
 func (f *Folder) Verify() (documents int, err error) {
 	var errs []error
-	look := func(path string, v any) {
-		documents++
-		if _, err := openSealed(path, v); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if there, err := exists(filepath.Join(f.dir, "host.json")); err != nil {
-		return 0, err
-	} else if there {
-		look(filepath.Join(f.dir, "host.json"), new(Host))
-	}
-	for pattern, v := range map[string]func() any{
-		"closed/*.json":   func() any { return new(Manifest) },
-		"outcomes/*.json": func() any { return new(Outcome) },
+	for _, kind := range []struct {
+		pattern string
+		read    func(path string) error
+	}{
+		{"host.json", func(path string) error { _, err := openSealed(path, new(Host)); return err }},
+		{"grants.json", func(string) error { _, _, err := f.LoadGrants(); return err }},
+		{"closed/*.json", func(path string) error { _, err := openSealed(path, new(Manifest)); return err }},
+		{"outcomes/*.json", func(path string) error { _, err := f.outcomeAt(path); return err }},
 	} {
-		paths, err := filepath.Glob(filepath.Join(f.dir, pattern))
+		paths, err := filepath.Glob(filepath.Join(f.dir, kind.pattern))
 		if err != nil {
 			return documents, err
 		}
 		for _, path := range paths {
-			look(path, v())
+			documents++
+			errs = append(errs, kind.read(path))
 		}
 	}
 	return documents, errors.Join(errs...)

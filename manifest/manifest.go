@@ -275,7 +275,8 @@ type Step struct {
 	Command     string            `json:"command"`
 	OperationID string            `json:"operation_id"`
 	Fingerprint authority.Digest  `json:"fingerprint"`
-	Principal   string            `json:"principal"`
+	Principal   string            `json:"principal"`             // whose operation it is
+	FinishedBy  string            `json:"finished_by,omitempty"` // another principal, who resumed it
 	Actor       string            `json:"actor,omitempty"`
 	Phase       Phase             `json:"phase"` // after it
 	StartedAt   time.Time         `json:"started_at"`
@@ -320,10 +321,10 @@ func (m *Manifest) VerifySteps() error {
 	return nil
 }
 
-// StepOf returns the finished step of an operation.
-func (m *Manifest) StepOf(operationID string) *Step {
+// StepOf returns the finished step of a principal's operation, or nil.
+func (m *Manifest) StepOf(principal, operationID string) *Step {
 	for i := range m.Steps {
-		if m.Steps[i].OperationID == operationID {
+		if m.Steps[i].OperationID == operationID && m.Steps[i].Principal == principal {
 			return &m.Steps[i]
 		}
 	}

@@ -49,11 +49,15 @@ func TestAnyChangedByteIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := Command{Kind: "freeze", OperationID: "op-1", Principal: "os:x", GoalID: "goal"}
-	outcome := Outcome{SchemaVersion: OutcomeSchema, Command: "freeze", OperationID: "op-1", Principal: "os:x", GoalID: "goal", ReasonCode: "done"}
+	outcome := Outcome{SchemaVersion: OutcomeSchema, Command: "freeze", OperationID: "op-1", Principal: "os:x", GoalID: "goal", Fingerprint: authority.DigestOf([]byte("x")), ReasonCode: "done"}
 	if err := f.StoreOutcome(command, outcome); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := f.SaveGrants(authority.Digest{}, granted("os:x")); err != nil {
+		t.Fatal(err)
+	}
 	readers := map[string]func() error{
+		f.grantsPath():                          func() error { _, _, err := f.LoadGrants(); return err },
 		filepath.Join(f.Dir(), "manifest.json"): func() error { _, err := f.Load(); return err },
 		filepath.Join(f.Dir(), "host.json"):     func() error { _, err := f.LoadHost(); return err },
 		f.outcomePath(command):                  func() error { _, err := f.Outcome(command); return err },
@@ -142,7 +146,7 @@ func TestAnEarlierMigrationIsKept(t *testing.T) {
 func TestAnOutcomeIsStoredOnce(t *testing.T) {
 	f := folder(t)
 	c := Command{Kind: "freeze", OperationID: "op", Principal: "os:a", GoalID: "goal"}
-	o := Outcome{SchemaVersion: OutcomeSchema, OperationID: "op", Principal: "os:a", GoalID: "goal", ReasonCode: "first"}
+	o := Outcome{SchemaVersion: OutcomeSchema, Command: "freeze", Fingerprint: authority.DigestOf([]byte("x")), OperationID: "op", Principal: "os:a", GoalID: "goal", Exit: 3}
 	for _, reason := range []string{"first", "second"} {
 		o.ReasonCode = reason
 		if err := f.StoreOutcome(c, o); err != nil {

@@ -53,35 +53,87 @@ type Outcome struct {
 	GoalID        string            `json:"goal_id"`
 	Fingerprint   authority.Digest  `json:"fingerprint"`
 	MigrationID   string            `json:"migration_id,omitempty"`
-	Exit          int               `json:"exit"`
-	ReasonCode    string            `json:"reason_code"`
+	Phase         Phase             `json:"phase,omitempty"` // when it was decided
+	Exit          int               `json:"exit"`            // 0, 3, 4 or 5
+	ReasonCode    string            `json:"reason_code"`     // "done" with exit 0
 	Sentence      string            `json:"sentence"`
+	Holds         []Hold            `json:"holds,omitempty"` // of a refusal
 	Facts         map[string]string `json:"facts,omitempty"`
 	At            time.Time         `json:"at"`
 }
 
-// Outcome returns the stored outcome of a command, or nil.
+// Hold is a named reason why a step may not run now.
+type Hold struct {
+	Code       string           `json:"code"`
+	Record     string           `json:"record,omitempty"` // the Todo, lease, operation or file it speaks of
+	Cursor     authority.Cursor `json:"cursor,omitempty"`
+	Detail     string           `json:"detail"`
+	Acceptable bool             `json:"acceptable,omitempty"` // by --accept CODE:RECORD
+	Accepted   bool             `json:"accepted,omitempty"`
+}
+
+// check refuses an outcome that contradicts itself: only success and decided refusals
+// are ever stored.
+func (o *Outcome) check() error {
+	switch {
+	case o.Exit != 0 && (o.Exit < 3 || o.Exit > 5):
+		return fmt.Errorf("exit status %d is never stored", o.Exit)
+	case (o.Exit == 0) != (o.ReasonCode == Done):
+		return fmt.Errorf("exit status %d and reason %q contradict each other", o.Exit, o.ReasonCode)
+	case o.Exit == 0 && len(o.Holds) > 0:
+		return errors.New("it was done and holds stood against it")
+	case o.Command == "" || o.Fingerprint.IsZero():
+		return errors.New("it does not say what was done")
+	}
+	return nil
+}
+
+// Done is the reason code of success.
+const Done = "done"
+
+// Outcome returns the stored outcome of a command, or nil. One that is malformed, of an
+// unknown schema, of something else or in contradiction to itself is refused
+// (*TamperedError); no other place is looked at.
 func (f *Folder) Outcome(c Command) (*Outcome, error) {
-	var o Outcome
-	path := f.outcomePath(c)
-	_, err := openSealed(path, &o)
+	o, err := f.outcomeAt(f.outcomePath(c))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	return o, err
+}
+
+// outcomeAt reads and proves the outcome that stands in a file.
+func (f *Folder) outcomeAt(path string) (*Outcome, error) {
+	var o Outcome
+	if _, err := openSealed(path, &o); err != nil {
 		return nil, err
 	}
-	if o.SchemaVersion != OutcomeSchema || o.OperationID != c.OperationID || o.Principal != c.Principal || o.GoalID != c.GoalID {
-		return nil, &TamperedError{File: filepath.Base(path), Detail: "it is the outcome of something else"}
+	tampered := func(format string, args ...any) (*Outcome, error) {
+		return nil, &TamperedError{File: filepath.Base(path), Detail: fmt.Sprintf(format, args...)}
+	}
+	if o.SchemaVersion != OutcomeSchema {
+		return tampered("its schema %q is unknown", o.SchemaVersion)
+	}
+	// The name of the file follows from whose outcome it is.
+	owner := Command{OperationID: o.OperationID, Principal: o.Principal, GoalID: o.GoalID}
+	if o.GoalID != f.goal || f.outcomePath(owner) != path {
+		return tampered("it is the outcome of something else")
+	}
+	if err := o.check(); err != nil {
+		return tampered("%v", err)
 	}
 	return &o, nil
 }
 
-// StoreOutcome stores what a command answered, once.
+// StoreOutcome stores what a command answered, once. An outcome that stands there is
+// never replaced.
 func (f *Folder) StoreOutcome(c Command, o Outcome) error {
 	there, err := f.Outcome(c)
 	if err != nil || there != nil {
 		return err
+	}
+	if err := o.check(); err != nil {
+		return fmt.Errorf("the outcome of operation %s cannot be stored: %w", c.OperationID, err)
 	}
 	return write(f.outcomePath(c), o)
 }

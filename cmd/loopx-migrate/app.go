@@ -36,7 +36,8 @@ func (e *env) app() *cli.App {
 func (e *env) commands() []*cli.Command {
 	all := []*cli.Command{
 		e.demoCommand(), e.inspectCommand(), e.freezeCommand(), e.importCommand(), e.compareCommand(), e.promoteCommand(),
-		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.projectCommand(), e.exportCommand(), e.verifyCommand(), e.manifestCommand(), e.pgCommand(),
+		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.projectCommand(), e.exportCommand(),
+		e.verifyCommand(), e.manifestCommand(), e.grantCommand(), e.revokeCommand(), e.grantsCommand(), e.pgCommand(),
 		e.versionCommand(), e.completionCommand(), e.probeWriterCommand(),
 	}
 	for _, command := range all {
@@ -58,6 +59,9 @@ func (e *env) action(run func(ctx context.Context, c *cli.Context, g globals) (*
 			ctx, cancel = context.WithTimeout(ctx, g.timeout)
 		}
 		defer cancel()
+		if g.who, err = e.who(ctx, g); err != nil {
+			return err
+		}
 		log, began := e.logger(g), e.now()
 		e.stores = loggedStores{e.stores, log}
 		log.Info("begins", "command", commandPath(c), "goal", g.goalID)
@@ -96,6 +100,7 @@ func globalFlags() []cli.Flag {
 		text("registry", "", "LoopX's registry `FILE`; its common_runtime_root is then the runtime root"),
 		text("state-file", "", "legacy state `FILE`, when the registry does not name it"),
 		text("actor", "", "a label `NAME` beside the operating-system user in the record"),
+		text("principal", principalUser, "who holds the grant: the operating-system user, or the role that --postgres authenticates, `os|role`"),
 		text("loopx", "", "LoopX's own program `PATH`, to be the writer whose try must fail (needs --registry)"),
 		text("output", "table", "`table|json`"),
 		text("color", "auto", "`auto|always|never`"),

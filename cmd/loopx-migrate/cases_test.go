@@ -37,7 +37,10 @@ type object struct {
 		WriterFence struct {
 			FenceID string `json:"fence_id"`
 		} `json:"writer_fence"`
-		Where map[string]any `json:"where"`
+		Where    map[string]any    `json:"where"`
+		Replayed bool              `json:"replayed"`
+		Result   map[string]any    `json:"result"`
+		Observed map[string]string `json:"observed_now"`
 	} `json:"facts"`
 	Next *struct {
 		Argv []string `json:"argv"`

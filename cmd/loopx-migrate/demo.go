@@ -52,6 +52,9 @@ func (e *env) demo(ctx context.Context, c *cli.Context, g globals) (*answer, err
 	}
 	own := globals{runtimeRoot: filepath.Join(dir, "runtime"), goalID: demoGoal, actor: "demo", progress: "none",
 		output: g.output, color: g.color, lockTimeout: g.lockTimeout}
+	if own.who, err = e.principal(); err != nil { // who made the copy, and so owns it
+		return nil, err
+	}
 	flow, _, err := e.flow(own)
 	if err != nil {
 		return nil, err

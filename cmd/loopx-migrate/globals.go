@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -17,6 +18,13 @@ import (
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/store"
+	"github.com/loopx-project/loopx-migrate/store/pgstore"
+)
+
+// Values of --principal.
+const (
+	principalUser = "os"
+	principalRole = "role"
 )
 
 // Values of --output.
@@ -29,13 +37,15 @@ const (
 type globals struct {
 	runtimeRoot, goalID, registry, stateFile, actor, loopx string
 	postgres, tenant                                       string
-	output, color, progress                                string
+	output, color, progress, principal                     string
+	who                                                    string // the principal itself
 	logLevel                                               slog.Level
 	timeout, lockTimeout                                   time.Duration
 }
 
 var choices = map[string][]string{
 	"output":    {outputTable, outputJSON},
+	"principal": {principalUser, principalRole},
 	"color":     {"auto", "always", "never"},
 	"progress":  {"auto", "bar", "plain", "none"},
 	"log-level": {"debug", "info", "warn", "error"},
@@ -48,7 +58,8 @@ func readGlobals(c *cli.Context) (globals, error) {
 		runtimeRoot: c.String("runtime-root"), goalID: c.String("goal-id"), registry: c.String("registry"),
 		stateFile: c.String("state-file"), actor: c.String("actor"), loopx: c.String("loopx"),
 		postgres: c.String("postgres"), tenant: c.String("tenant"),
-		output: c.String("output"), color: c.String("color"), progress: c.String("progress"),
+		principal: c.String("principal"),
+		output:    c.String("output"), color: c.String("color"), progress: c.String("progress"),
 		timeout: c.Duration("timeout"), lockTimeout: c.Duration("lock-timeout"),
 	}
 	if g.goalID != "" {
@@ -66,6 +77,9 @@ func readGlobals(c *cli.Context) (globals, error) {
 	}
 	if g.loopx != "" && g.registry == "" {
 		return g, usage("registry_required", "--loopx needs --registry: LoopX finds the goal through it")
+	}
+	if g.principal == principalRole && g.postgres == "" {
+		return g, usage("server_required", "--principal role is the role that a server authenticates: give --postgres")
 	}
 	if g.postgres != "" {
 		if at, err := store.Parse(g.postgres); err != nil {
@@ -166,20 +180,26 @@ func notReachable(reason, sentence string, err error) error {
 	return &cutover.Refusal{Kind: cutover.KindUnreachable, Reason: reason, Sentence: sentence + "; nothing was changed", Err: err}
 }
 
+// who is the principal: the operating-system user, or the role that the database server
+// has authenticated this process as.
+func (e *env) who(ctx context.Context, g globals) (string, error) {
+	if g.principal != principalRole {
+		return e.principal()
+	}
+	role, err := pgstore.SessionRole(ctx, pgstore.Server{DSN: g.postgres, LockWait: g.lockTimeout})
+	return cutover.RolePrincipal(role), err
+}
+
 // flow is the migration of the Goal the flags name, for this principal.
 func (e *env) flow(g globals) (*cutover.Flow, *meter, error) {
 	h, err := g.home()
 	if err != nil {
 		return nil, nil, err
 	}
-	principal, err := e.principal()
-	if err != nil {
-		return nil, nil, err
-	}
 	watch := e.meter(g)
 	return &cutover.Flow{
 		Place: h.place, Folder: manifest.Open(h.place), Stores: e.stores, Probes: e.probes(g, h), Clock: e.now,
-		Principal: principal, Actor: g.actor, Watch: watch.watch, LockWait: g.lockTimeout, Registration: h.registration,
+		Principal: g.who, Actor: g.actor, Watch: watch.watch, LockWait: g.lockTimeout, Registration: h.registration,
 		Server: g.postgres,
 	}, watch, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 	"github.com/loopx-project/loopx-migrate/internal/pgtest"
 )
@@ -38,11 +39,14 @@ func (t tidied) Run() int {
 	return status
 }
 
-// TestScripts runs testdata/script. Their commands beside testscript's own:
+// TestScripts runs testdata/script. $ME is the principal that runs them, $MYUID its user
+// id. Their commands beside testscript's own:
 //
 //	goal FIXTURE     a fresh copy of a Goal; $GOAL is its folder, $G the flags that name it
 //	exits N CMD...   run a program and demand its exit status
 //	paste N          run the line that the last command printed to be run next
+//	again N FILE     run the line that was printed into a file
+//	spoil NAME       change a byte of a document of this tool
 //	shown            turn the last output into what does not differ from run to run
 //	tree save|same   remember $GOAL, or demand that not one byte of it changed
 //	readonly         mount $GOAL read-only, or skip when that is not permitted
@@ -52,12 +56,17 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TMPDIR", env.WorkDir)
-			return nil
+			me, err := cutover.Principal()
+			env.Setenv("ME", me)
+			env.Setenv("MYUID", strconv.Itoa(os.Geteuid()))
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"goal":     func(ts *testscript.TestScript, _ bool, args []string) { scriptGoal(t, ts, args[0]) },
 			"exits":    scriptExits,
-			"paste":    scriptPaste,
+			"paste":    func(ts *testscript.TestScript, _ bool, args []string) { scriptPaste(ts, "stdout", args[0]) },
+			"again":    func(ts *testscript.TestScript, _ bool, args []string) { scriptPaste(ts, args[1], args[0]) },
+			"spoil":    scriptSpoil,
 			"shown":    scriptShown,
 			"readonly": func(ts *testscript.TestScript, _ bool, _ []string) { scriptReadonly(ts) },
 			"tree": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -101,14 +110,26 @@ func demandStatus(ts *testscript.TestScript, want int, err error) {
 }
 
 // scriptPaste gives the printed line to a shell, as an operator would.
-func scriptPaste(ts *testscript.TestScript, _ bool, args []string) {
-	_, next, found := strings.Cut(ts.ReadFile("stdout"), "\nnext:\n")
+func scriptPaste(ts *testscript.TestScript, printed, exit string) {
+	_, next, found := strings.Cut(ts.ReadFile(printed), "\nnext:\n")
 	if !found {
-		ts.Fatalf("the last command printed no line to run next")
+		ts.Fatalf("%s holds no line to run next", printed)
 	}
-	want, err := strconv.Atoi(args[0])
+	want, err := strconv.Atoi(exit)
 	ts.Check(err)
 	demandStatus(ts, want, ts.Exec("sh", "-c", strings.TrimSpace(next)))
+}
+
+func scriptSpoil(ts *testscript.TestScript, _ bool, args []string) {
+	paths, err := filepath.Glob(filepath.Join(ts.Getenv("GOAL"), "runtime", "authority-transition", "loopx-migrate", "*", args[0]))
+	ts.Check(err)
+	if len(paths) != 1 {
+		ts.Fatalf("%d documents %s", len(paths), args[0])
+	}
+	text, err := os.ReadFile(paths[0])
+	ts.Check(err)
+	text[len(text)/2] ^= 1
+	ts.Check(os.WriteFile(paths[0], text, 0o600))
 }
 
 func scriptShown(ts *testscript.TestScript, _ bool, _ []string) {

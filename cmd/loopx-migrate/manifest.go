@@ -80,7 +80,7 @@ func stepsBlock(m *manifest.Manifest) block {
 	b := block{title: "steps", head: []string{"#", "step", "operation", "principal", "phase", "finished", "digest"}}
 	for _, s := range m.Steps {
 		b.rows = append(b.rows, row{cells: []string{fmt.Sprint(s.Seq), s.Command, s.OperationID, s.Principal, string(s.Phase),
-			s.FinishedAt.Format("2006-01-02 15:04:05"), s.Digest.String()[:12]}})
+			s.FinishedAt.Format(timeShown), s.Digest.String()[:12]}})
 	}
 	return b
 }

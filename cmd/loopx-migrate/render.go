@@ -20,6 +20,9 @@ import (
 // resultSchema of the JSON object that --output json prints.
 const resultSchema = "loopx_migrate_result_v1"
 
+// timeShown is how tables print a moment, which is UTC.
+const timeShown = "2006-01-02 15:04:05"
+
 // answer is what a command has to say, to people and to machines.
 type answer struct {
 	Command  string

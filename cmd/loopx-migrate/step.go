@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -161,18 +162,22 @@ func resultAnswer(r cutover.Request, result cutover.Result) *answer {
 		a.fact("replayed", true)
 	}
 	a.show(doneBlock(result))
+	if len(result.Observed) > 0 {
+		a.fact("observed_now", result.Observed)
+		a.show(factsBlock(pairs("OBSERVED now"), result.Observed))
+	}
 	return a
 }
 
 func doneBlock(result cutover.Result) block {
 	b := pairs(strings.ToUpper(result.Status)+" "+result.Command, "migration", result.MigrationID, "operation", result.OperationID, "phase", string(result.Phase))
-	names := make([]string, 0, len(result.Facts))
-	for name := range result.Facts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		b.rows = append(b.rows, row{cells: []string{strings.ReplaceAll(name, "_", " "), result.Facts[name]}})
+	return factsBlock(b, result.Facts)
+}
+
+// factsBlock adds facts to a table, in the order of their names.
+func factsBlock(b block, facts map[string]string) block {
+	for _, name := range slices.Sorted(maps.Keys(facts)) {
+		b.rows = append(b.rows, row{cells: []string{strings.ReplaceAll(name, "_", " "), facts[name]}})
 	}
 	return b
 }
@@ -180,7 +185,7 @@ func doneBlock(result cutover.Result) block {
 // planBlocks shows a plan: what it binds, what stands against it, what it would do.
 func planBlocks(p cutover.Plan, digest string) []block {
 	blocks := []block{pairs("PREVIEW "+p.Command, "goal", p.GoalID, "migration", p.MigrationID, "operation", p.OperationID,
-		"phase", string(p.Phase), "source", sideText(p.Source), "target", sideText(p.Target), "plan", digest)}
+		"phase", string(p.Phase), "source", sideText(p.Source), "target", sideText(p.Target), "principal", p.Principal, "plan", digest)}
 	if len(p.Holds) > 0 {
 		blocks = append(blocks, holdsBlock(p.Holds))
 	}

@@ -81,7 +81,8 @@ func TestTwoOperators(t *testing.T) {
 	}
 }
 
-// TestForeignRuntimeRoot: a root that belongs to somebody else is looked at and never changed.
+// TestForeignRuntimeRoot: a root that belongs to somebody else is looked at and never
+// changed. That a fresh operation was refused is stored once, in this tool's own folder.
 func TestForeignRuntimeRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder away")
@@ -93,6 +94,7 @@ func TestForeignRuntimeRoot(t *testing.T) {
 	if err := os.Chown(root, 54321, 54321); err != nil {
 		t.Fatal(err)
 	}
+	ask(t, 3, line...)
 	before := fixture.TreeHash(t, dir)
 	ask(t, 0, with(g, "inspect")...)
 	for range 3 {

@@ -1,8 +1,11 @@
 package faultio
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,11 +28,15 @@ const (
 )
 
 // OpenFile is os.OpenFile. With O_CREATE it is the effect "create", otherwise
-// with O_TRUNC "truncate", otherwise none.
+// with O_TRUNC "truncate", otherwise none. A new file gets the access its folder
+// grants; see Inherit.
 func OpenFile(path string, flag int, perm fs.FileMode) (*File, error) {
 	var file *os.File
 	open := func() (err error) {
 		file, err = os.OpenFile(path, flag, perm)
+		if err == nil && flag&os.O_CREATE != 0 {
+			err = inherit(file)
+		}
 		return err
 	}
 	var err error
@@ -78,14 +85,41 @@ func RemoveAll(path string) error {
 	return perform(opRemove, path, func() error { return os.RemoveAll(path) })
 }
 
-// Mkdir is os.Mkdir.
+// Mkdir is os.Mkdir. The folder gets the access that the one above it grants; see Inherit.
 func Mkdir(path string, perm fs.FileMode) error {
-	return perform(opMkdir, path, func() error { return os.Mkdir(path, perm) })
+	return perform(opMkdir, path, func() error { return mkdir(path, perm) })
 }
 
-// MkdirAll is os.MkdirAll, as one effect. Nothing is synced; atomicfile.MkdirAll does that.
+// MkdirAll is os.MkdirAll, as one effect. Nothing is synced; atomicfile.MkdirAll does
+// that. New folders are as those of Mkdir.
 func MkdirAll(path string, perm fs.FileMode) error {
-	return perform(opMkdir, path, func() error { return os.MkdirAll(path, perm) })
+	return perform(opMkdir, path, func() error { return mkdirAll(path, perm) })
+}
+
+func mkdir(path string, perm fs.FileMode) error {
+	if err := os.Mkdir(path, perm); err != nil {
+		return err
+	}
+	return Inherit(path)
+}
+
+func mkdirAll(path string, perm fs.FileMode) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := mkdirAll(filepath.Dir(path), perm); err != nil {
+		return err
+	}
+	if err := mkdir(path, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // Link is os.Link: to becomes a second name of from, and fails with fs.ErrExist

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/internal/faultio"
 )
 
 // access is how a connection opens the file, as SQLite's URI spells it.
@@ -52,6 +54,7 @@ type connector struct {
 	driver.Connector
 	busy    time.Duration
 	journal journal
+	made    string // path of a database that connecting may make, else empty
 }
 
 var processWide sync.Once
@@ -74,7 +77,11 @@ func newConnector(path string, how access, busy time.Duration, mode journal) (*c
 	if err != nil {
 		return nil, err
 	}
-	return &connector{Connector: base, busy: busy, journal: mode}, nil
+	link := &connector{Connector: base, busy: busy, journal: mode}
+	if how == accessCreate {
+		link.made = path
+	}
+	return link, nil
 }
 
 // Connect opens a connection and refuses to hand it out unless every pragma was
@@ -90,7 +97,23 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
+// inherit gives a database that is still empty the access of its folder, before SQLite
+// makes the files beside it, which get the database's own.
+func (c *connector) inherit() error {
+	if c.made == "" {
+		return nil
+	}
+	info, err := os.Stat(c.made)
+	if err != nil || info.Size() > 0 {
+		return unlessAbsent(err)
+	}
+	return faultio.Inherit(c.made)
+}
+
 func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
+	if err := c.inherit(); err != nil {
+		return err
+	}
 	// First of all, since the others may wait for a lock.
 	wait := c.busy.Milliseconds()
 	if err := setPragma(ctx, conn, "busy_timeout", wait, wait); err != nil {
