@@ -84,8 +84,11 @@ func (r *rig) try(request cutover.Request) (cutover.Result, error) {
 	r.ops++
 	request.OperationID = fmt.Sprintf("op-%d", r.ops)
 	run := r.flow.Run
-	if request.Command == cutover.CommandResume {
+	switch request.Command {
+	case cutover.CommandResume:
 		run = r.flow.Resume
+	case cutover.CommandGrant, cutover.CommandRevoke:
+		run = r.flow.ChangeGrants
 	}
 	before := r.tree()
 	preview, err := run(context.Background(), request)

@@ -207,3 +207,22 @@ func (f *Flow) grantChange(r Request, fingerprint authority.Digest) manifest.Gra
 	return manifest.GrantChange{Change: kind, Principal: r.Principal, By: f.Principal, Actor: f.Actor,
 		OperationID: r.OperationID, Fingerprint: fingerprint, At: f.now()}
 }
+
+// Permitted refuses an executed command that works beside a migration, an export or a copy
+// for one, to a principal without a grant on the Goal, and repeats a refusal that is stored
+// under its operation id. What such a command makes is named after its content and its
+// operation, so that the thing itself is its outcome and none is stored here.
+func (f *Flow) Permitted(ctx context.Context, r Request) error {
+	if !r.Execute {
+		return f.authorize()
+	}
+	command, fingerprint, err := f.identify(r)
+	if err != nil {
+		return err
+	}
+	if err := f.authorize(); err != nil {
+		return f.denied(ctx, command, fingerprint, err)
+	}
+	_, _, err = f.replay(ctx, command, fingerprint)
+	return err
+}

@@ -139,6 +139,16 @@ func mint(goal, operationID string) string {
 	return "mig-" + sum.String()[:16]
 }
 
+// freshID mints the id of a migration that begins. An operation id that opened one under
+// another principal is another operation here, and gets an id of its own.
+func (f *Flow) freshID(now seen, operationID string) string {
+	id := mint(f.Place.GoalID(), operationID)
+	if m := now.snap.Manifest; slices.Contains(now.closed, id) || m != nil && m.MigrationID == id {
+		return mint(f.Place.GoalID(), operationID+"\n"+f.Principal)
+	}
+	return id
+}
+
 func mintIdentity(kind authority.Kind, goal, migration string) authority.Identity {
 	sum := authority.DigestOf(fmt.Appendf(nil, "loopx-migrate target\n%d:%s\n%s\n%s", len(goal), goal, kind, migration))
 	return authority.Identity(string(kind) + ":" + sum.String()[:32])

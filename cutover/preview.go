@@ -20,7 +20,7 @@ func (f *Flow) newPlan(now seen, r Request) Plan {
 		return p
 	}
 	p.Phase = manifest.PhaseNone
-	p.MigrationID = mint(p.GoalID, r.OperationID)
+	p.MigrationID = f.freshID(now, r.OperationID)
 	p.Source = PlanSide{Kind: now.verdict.Kind}
 	p.Target = PlanSide{Kind: r.To.Kind, Identity: mintIdentity(r.To.Kind, p.GoalID, p.MigrationID), Tenant: r.To.Tenant, Elsewhere: r.To.elsewhere(), Place: placeDigest(r.To)}
 	return p

@@ -35,6 +35,7 @@ const (
 // seen is a fresh look at record and Goal.
 type seen struct {
 	snap        manifest.Snapshot
+	closed      []string // ids of earlier migrations
 	observation fence.Observation
 	verdict     fence.Verdict
 }
@@ -45,8 +46,12 @@ func (f *Flow) look(ctx context.Context) (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
+	closed, err := f.Folder.Closed()
+	if err != nil {
+		return seen{}, err
+	}
 	o, err := f.observe(ctx)
-	return seen{snap: snap, observation: o, verdict: o.Authority()}, err
+	return seen{snap: snap, closed: closed, observation: o, verdict: o.Authority()}, err
 }
 
 // work is a step in progress: the manifest it changes and what it will have said.

@@ -54,6 +54,9 @@ func (e *env) export(ctx context.Context, c *cli.Context, g globals) (*answer, e
 	if err != nil {
 		return nil, err
 	}
+	if err := e.permitted(ctx, g, r); err != nil {
+		return nil, err
+	}
 	result, err := flow.ExportArchive(ctx, r, from, path)
 	meter.done()
 	if result.Status == "preview" {

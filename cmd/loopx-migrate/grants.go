@@ -96,3 +96,16 @@ func (e *env) grants(_ context.Context, _ *cli.Context, g globals) (*answer, err
 	}
 	return a, nil
 }
+
+// permitted asks for a grant on the Goal where the flags name one with its runtime root.
+// Where they name only stores by URL, the file system and the database server decide.
+func (e *env) permitted(ctx context.Context, g globals, r cutover.Request) error {
+	if g.goalID == "" || g.runtimeRoot == "" && g.registry == "" {
+		return nil
+	}
+	flow, _, err := e.flow(g)
+	if err != nil {
+		return err
+	}
+	return flow.Permitted(ctx, r)
+}

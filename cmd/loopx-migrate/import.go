@@ -53,6 +53,9 @@ func (e *env) importAlone(ctx context.Context, g globals, r cutover.Request, fro
 			Sentence: "a copy without a migration does not go to LoopX's own place; give a path, or import without --from"}
 	}
 	r.To = cutover.Target{Kind: target.Kind, Path: target.Path}
+	if err := e.permitted(ctx, g, r); err != nil {
+		return nil, err
+	}
 	meter := e.meter(g)
 	flow := &cutover.Flow{Stores: e.stores, Clock: e.now, Watch: meter.watch}
 	result, err := flow.CopyAlone(ctx, r, source, target)
