@@ -141,7 +141,7 @@ func (f *Flow) filesStill(accepted []manifest.Accepted) (legacy.Files, error) {
 	goal := legacy.Inspect(files, f.now())
 	holds := fileHolds(goal, f.Place.GoalID())
 	if head, err := goal.Projection(); err == nil {
-		holds = oncePerRecord(append(holds, headHolds(head, f.Place.GoalID(), f.now())...))
+		holds = oncePerRecord(append(holds, headHolds(head, f.Place.GoalID(), "", f.now())...))
 	}
 	holds = slices.DeleteFunc(holds, func(h Hold) bool {
 		return slices.ContainsFunc(accepted, func(a manifest.Accepted) bool { return a.Hold == h.Code && a.Record == h.Record })

@@ -128,6 +128,8 @@ type Request struct {
 	MaxStall time.Duration
 	// Principal is whose grant is given or withdrawn.
 	Principal string
+	// Store is the identity of the authority that the operator of upgrade-head verified.
+	Store authority.Identity
 }
 
 // Result is what a command answers.

@@ -89,6 +89,8 @@ func (r *rig) try(request cutover.Request) (cutover.Result, error) {
 		run = r.flow.Resume
 	case cutover.CommandGrant, cutover.CommandRevoke:
 		run = r.flow.ChangeGrants
+	case cutover.CommandUpgradeHead, cutover.CommandRebind:
+		run = r.flow.ChangeHead
 	}
 	before := r.tree()
 	preview, err := run(context.Background(), request)

@@ -190,13 +190,7 @@ func (f *Flow) agreedGrants(r Request) error {
 	if err != nil {
 		return err
 	}
-	digest, err := plan.Digest()
-	if err != nil || digest == r.PlanDigest {
-		return err
-	}
-	refusal := refuse(KindConflict, "plan_changed", "the plan is now %s, not the one that was previewed; nothing was changed", digest)
-	refusal.Next = []string{r.Command, r.Principal}
-	return refusal
+	return samePlan(plan, r)
 }
 
 func (f *Flow) grantChange(r Request, fingerprint authority.Digest) manifest.GrantChange {

@@ -103,7 +103,7 @@ func (f *Flow) newHolds(w *work, p proof) []Hold {
 		return nil // no row came since the plan was made
 	}
 	var left []Hold
-	for _, h := range headHolds(p.head, f.Place.GoalID(), f.now()) {
+	for _, h := range headHolds(p.head, f.Place.GoalID(), p.lineage.Identity, f.now()) {
 		if !acceptedAlready(w.m, h) {
 			left = append(left, h)
 		}

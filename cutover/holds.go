@@ -55,14 +55,17 @@ func loneSurrogate(text string) bool {
 }
 
 // headHolds looks for open work, and for what breaks the record contract, in the
-// newest state. Todos are named by id only.
-func headHolds(projection authority.Canonical, goal string, now time.Time) []Hold {
+// newest state of a store. Todos are named by id only.
+func headHolds(projection authority.Canonical, goal string, store authority.Identity, now time.Time) []Hold {
+	if coordinationHead(projection) {
+		return coordinationHolds(projection, goal, store, now)
+	}
 	var holds []Hold
 	if text(member(projection, "goal_id")) != goal {
 		holds = append(holds, Hold{Code: "head_of_another_goal", Record: text(member(projection, "goal_id")), Detail: "the head names another goal"})
 	}
 	if member(projection, "store_binding") != nil {
-		holds = append(holds, Hold{Code: "store_binding", Record: text(member(projection, "store_binding")), Detail: "the head is bound to one store; rebind it first"})
+		holds = append(holds, Hold{Code: "store_binding", Record: text(member(projection, "store_binding")), Detail: "a head of this shape is bound to no store; nothing here can rebind it"})
 	}
 	if mode := text(member(projection, "handoff_mode")); mode != "hard_lease" {
 		holds = append(holds, Hold{Code: "handoff_mode", Record: mode, Detail: "promotion covers hard_lease; the mode is never changed by the way"})
@@ -156,7 +159,7 @@ func text(literal []byte) string {
 func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, error) {
 	holds := found.oversized
 	if len(found.head) > 0 {
-		holds = append(holds, headHolds(found.head, p.GoalID, f.now())...)
+		holds = append(holds, headHolds(found.head, p.GoalID, found.lineage.Identity, f.now())...)
 	}
 	source := manifest.Binding{Kind: p.Source.Kind, Identity: p.Source.Identity, Tenant: p.Source.Tenant}
 	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID, Source: source}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)

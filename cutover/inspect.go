@@ -48,7 +48,7 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 		store.Authority = !now.verdict.Blocked && now.verdict.Kind == kind
 		seen.Stores = append(seen.Stores, store)
 		if store.Defect == nil && kind == authority.KindFile {
-			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), f.now())...)
+			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), store.Lineage.Identity, f.now())...)
 		}
 	}
 	if err := f.inspectFiles(&seen); err != nil {
@@ -73,7 +73,7 @@ func (f *Flow) inspectFiles(seen *Inspection) error {
 	seen.Legacy = legacy.Inspect(files, f.now())
 	seen.Holds = append(seen.Holds, fileHolds(seen.Legacy, f.Place.GoalID())...)
 	if head, err := seen.Legacy.Projection(); err == nil {
-		seen.Holds = oncePerRecord(append(seen.Holds, headHolds(head, f.Place.GoalID(), f.now())...))
+		seen.Holds = oncePerRecord(append(seen.Holds, headHolds(head, f.Place.GoalID(), "", f.now())...))
 	}
 	return nil
 }

@@ -86,6 +86,9 @@ func newPreview(command manifest.Command) []string {
 	if principal := command.Arguments["principal"]; principal != "" {
 		return []string{command.Kind, principal}
 	}
+	if store := command.Arguments["store_identity"]; store != "" {
+		return []string{command.Kind, "--store-identity", store}
+	}
 	return []string{command.Kind}
 }
 
@@ -176,6 +179,9 @@ func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 	}
 	if r.Principal != "" {
 		arguments["principal"] = r.Principal
+	}
+	if r.Store != "" {
+		arguments["store_identity"] = string(r.Store)
 	}
 	for _, a := range r.Accept {
 		arguments["accept "+a.Hold+":"+a.Record] = a.Owner + ": " + a.Reason

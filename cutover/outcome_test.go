@@ -24,6 +24,8 @@ func (r *rig) executed(request cutover.Request, operation, plan string) (cutover
 		run = r.flow.Resume
 	case cutover.CommandGrant, cutover.CommandRevoke:
 		run = r.flow.ChangeGrants
+	case cutover.CommandUpgradeHead, cutover.CommandRebind:
+		run = r.flow.ChangeHead
 	}
 	return run(context.Background(), request)
 }
@@ -33,8 +35,11 @@ func (r *rig) previewed(request cutover.Request, operation string) string {
 	r.Helper()
 	request.OperationID = operation
 	run := r.flow.Run
-	if request.Command == cutover.CommandGrant || request.Command == cutover.CommandRevoke {
+	switch request.Command {
+	case cutover.CommandGrant, cutover.CommandRevoke:
 		run = r.flow.ChangeGrants
+	case cutover.CommandUpgradeHead, cutover.CommandRebind:
+		run = r.flow.ChangeHead
 	}
 	result, err := run(context.Background(), request)
 	if result.PlanDigest == "" {

@@ -27,6 +27,9 @@ type display struct {
 // the file. What it writes is never read for a decision, and no record is made of it.
 func (f *Flow) Project(ctx context.Context, r Request) (Result, error) {
 	r.Command = CommandProject
+	if err := f.Permitted(ctx, r); err != nil {
+		return Result{}, err
+	}
 	d, err := f.display(ctx)
 	if err != nil {
 		return Result{}, err
@@ -47,9 +50,6 @@ func (f *Flow) Project(ctx context.Context, r Request) (Result, error) {
 		return result, nil
 	case digest != r.PlanDigest && d.shown.Changed:
 		return Result{}, refuse(KindConflict, "plan_changed", "the plan is now %s, not the one that was previewed; nothing was changed", digest)
-	}
-	if err := f.authorize(); err != nil {
-		return Result{}, err
 	}
 	if !d.shown.Changed {
 		return Result{Command: r.Command, Status: "replayed", OperationID: r.OperationID, Facts: displayFacts(d)}, nil

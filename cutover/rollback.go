@@ -83,7 +83,7 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if open := openLeases(leaseHolds(member(behind.head, "leases"), nil, f.now())); len(f.unaccepted(w.m, open)) > 0 {
+	if open := openLeases(openWork(behind.head, f.now())); len(f.unaccepted(w.m, open)) > 0 {
 		return f.workWentOn(ctx, w, f.unaccepted(w.m, open))
 	}
 	w.m.Rollback.RolledBackFrom = bound(w.m.Target, behind)

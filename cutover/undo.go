@@ -67,7 +67,7 @@ func (f *Flow) rollbackEffects(m *manifest.Manifest) []string {
 // rollbackHolds: open work, a retired store that was written to, and what the journal
 // cannot hold.
 func (f *Flow) rollbackHolds(ctx context.Context, m *manifest.Manifest, found liveSource) ([]Hold, error) {
-	holds := leaseHolds(member(found.head, "leases"), nil, f.now())
+	holds := openWork(found.head, f.now())
 	holds = openLeases(holds)
 	trips, err := f.tripped(ctx, m)
 	if err != nil {

@@ -37,7 +37,7 @@ func (e *env) commands() []*cli.Command {
 	all := []*cli.Command{
 		e.demoCommand(), e.inspectCommand(), e.freezeCommand(), e.importCommand(), e.compareCommand(), e.promoteCommand(),
 		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.projectCommand(), e.exportCommand(),
-		e.verifyCommand(), e.manifestCommand(), e.grantCommand(), e.revokeCommand(), e.grantsCommand(), e.pgCommand(),
+		e.verifyCommand(), e.manifestCommand(), e.upgradeHeadCommand(), e.rebindCommand(), e.grantCommand(), e.revokeCommand(), e.grantsCommand(), e.pgCommand(),
 		e.versionCommand(), e.completionCommand(), e.probeWriterCommand(),
 	}
 	for _, command := range all {
