@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -14,9 +16,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 	"github.com/loopx-project/loopx-migrate/internal/pgtest"
+	"github.com/loopx-project/loopx-migrate/store/filestore"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of testdata/script")
@@ -42,10 +46,11 @@ func (t tidied) Run() int {
 // TestScripts runs testdata/script. $ME is the principal that runs them, $MYUID its user
 // id. Their commands beside testscript's own:
 //
-//	goal FIXTURE     a fresh copy of a Goal; $GOAL is its folder, $G the flags that name it
+//	goal FIXTURE     a fresh copy of a Goal; $GOAL is its folder, $FILE the identity of its file store
 //	exits N CMD...   run a program and demand its exit status
 //	paste N          run the line that the last command printed to be run next
 //	again N FILE     run the line that was printed into a file
+//	head FILE        let the Goal's journal hold one transaction, with that head
 //	spoil NAME       change a byte of a document of this tool
 //	shown            turn the last output into what does not differ from run to run
 //	tree save|same   remember $GOAL, or demand that not one byte of it changed
@@ -67,6 +72,7 @@ func TestScripts(t *testing.T) {
 			"paste":    func(ts *testscript.TestScript, _ bool, args []string) { scriptPaste(ts, "stdout", args[0]) },
 			"again":    func(ts *testscript.TestScript, _ bool, args []string) { scriptPaste(ts, args[1], args[0]) },
 			"spoil":    scriptSpoil,
+			"head":     scriptHead,
 			"shown":    scriptShown,
 			"readonly": func(ts *testscript.TestScript, _ bool, _ []string) { scriptReadonly(ts) },
 			"tree": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -87,6 +93,9 @@ func scriptGoal(t *testing.T, ts *testscript.TestScript, name string) {
 	ts.Setenv("GOAL", dir)
 	ts.Setenv("LOOPX_MIGRATE_RUNTIME_ROOT", filepath.Join(dir, "runtime"))
 	ts.Setenv("LOOPX_MIGRATE_GOAL_ID", "harbour-crane")
+	identity, err := os.ReadFile(filepath.Join(dir, "runtime", "authority", "file-v0", "store-identity"))
+	ts.Check(err)
+	ts.Setenv("FILE", strings.TrimSpace(string(identity)))
 }
 
 func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
@@ -118,6 +127,19 @@ func scriptPaste(ts *testscript.TestScript, printed, exit string) {
 	want, err := strconv.Atoi(exit)
 	ts.Check(err)
 	demandStatus(ts, want, ts.Exec("sh", "-c", strings.TrimSpace(next)))
+}
+
+func scriptHead(ts *testscript.TestScript, _ bool, args []string) {
+	dir := filepath.Join(ts.Getenv("GOAL"), "runtime", "authority", "file-v0")
+	journals, err := filepath.Glob(filepath.Join(dir, "authority-store-*.json"))
+	ts.Check(err)
+	ts.Check(os.Remove(journals[0]))
+	var head any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &head))
+	s, err := filestore.Open(filestore.Options{Dir: dir, GoalID: "harbour-crane"})
+	ts.Check(err)
+	_, err = s.Commit(context.Background(), authority.CommitRequest{OperationID: "seed", Events: []byte("[]"), Projection: fixture.Canonical(head), Receipts: []byte("[]")})
+	ts.Check(errors.Join(err, s.Close()))
 }
 
 func scriptSpoil(ts *testscript.TestScript, _ bool, args []string) {
