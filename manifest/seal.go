@@ -3,9 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -106,12 +104,4 @@ func write(path string, v any) error {
 		return &TamperedError{File: filepath.Base(path), Detail: "it reads back otherwise right after the write"}
 	}
 	return nil
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -184,6 +184,8 @@ var crossings = []crossing{
 	{name: "abort", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "cutover", run: []string{"cutover", "--to", "sqlite:", "--max-stall", "1m"}, ends: "sqlite", undo: "file"},
 	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite"},
+	{name: "grant", run: []string{"grant", "os:#54322"}, ends: "file"},
+	{name: "revoke", setup: [][]string{{"grant", "os:#54322"}}, run: []string{"revoke", "os:#54322"}, ends: "file"},
 	{name: "files-freeze", files: true, run: filesFreeze, undo: "legacy"},
 	{name: "files-import", files: true, setup: [][]string{filesFreeze}, run: []string{"import"}, undo: "legacy"},
 	{name: "files-promote", files: true, setup: [][]string{filesFreeze, {"import"}, {"compare"}}, run: []string{"promote"}, ends: "sqlite", undo: "legacy"},
