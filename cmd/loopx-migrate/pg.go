@@ -46,6 +46,9 @@ func (e *env) pgInstall(ctx context.Context, c *cli.Context, g globals) (*answer
 	if err != nil {
 		return nil, err
 	}
+	if err := e.permitted(ctx, g, r); err != nil {
+		return nil, err
+	}
 	options := pgstore.InstallOptions{Identity: authority.Identity(c.String("identity")), Runtime: c.StringSlice("runtime-role"), Operators: c.StringSlice("operator-role")}
 	if options.Identity == "" {
 		if options.Identity, err = pgstore.InstalledIdentity(ctx, server); err != nil {
@@ -130,11 +133,21 @@ func (e *env) pgRotate(ctx context.Context, c *cli.Context, g globals) (*answer,
 	if err != nil {
 		return nil, err
 	}
+	if err := e.permitted(ctx, g, r); err != nil {
+		return nil, err
+	}
 	now, err := pgstore.InstalledIdentity(ctx, server)
 	if err != nil {
 		return nil, err
 	}
 	next := authority.Identity(c.String("identity"))
+	if r.Execute && next != "" && next == now {
+		a := &answer{Status: "replayed", Sentence: "The database has that identity already. Nothing was changed."}
+		a.fact("operation_id", r.OperationID)
+		a.fact("store_identity", string(now))
+		a.fact("replayed", true)
+		return a, nil
+	}
 	if next == "" {
 		next = pgstore.NewIdentity()
 	}
