@@ -164,6 +164,41 @@ func TestHeadIsUpgradedMigratedAndRebound(t *testing.T) {
 	}
 }
 
+// The same on a server, whose identity all its Goals share.
+func TestHeadIsReboundOnAServer(t *testing.T) {
+	r := coordinated(t, claimedV0())
+	r.onServer()
+	r.do(upgradeTo(r.identity(authority.KindFile)))
+	r.do(expired(toServer(r, cutover.CommandFreeze)))
+	r.do(cutover.Request{Command: cutover.CommandImport})
+	r.do(cutover.Request{Command: cutover.CommandCompare})
+	r.do(cutover.Request{Command: cutover.CommandPromote})
+	r.authority(authority.KindPostgreSQL)
+	if reason := r.claims(authority.KindPostgreSQL, "claim-before"); reason != coordination.ReasonLineage {
+		t.Errorf("a claim before rebind: %q", reason)
+	}
+	r.refused(expired(freezeToSQLite()), cutover.KindRefused, "store_binding")
+	plan := r.previewed(onlyRebind(), "op-server")
+	first, err := r.executed(onlyRebind(), "op-server", plan)
+	if err != nil || first.Facts["store_binding"] != string(r.identity(authority.KindPostgreSQL)) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	for _, path := range r.outcomes() { // as if it had died between its effect and its outcome
+		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), "op-server") {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	again, err := r.executed(onlyRebind(), "op-server", plan)
+	if err != nil || again.Status != "done" || fmt.Sprint(again.Facts) != fmt.Sprint(first.Facts) || r.head(authority.KindPostgreSQL).Cursor != 3 {
+		t.Errorf("from the receipt: %+v, %v", again, err)
+	}
+	if reason := r.claims(authority.KindPostgreSQL, "claim-after"); reason != "" {
+		t.Errorf("a claim after rebind: %s", reason)
+	}
+}
+
 // digest is the digest of the manifest as it stands.
 func (r *rig) digest() string {
 	r.Helper()

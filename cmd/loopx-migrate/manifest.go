@@ -79,7 +79,11 @@ func sidesBlock(m *manifest.Manifest) block {
 func stepsBlock(m *manifest.Manifest) block {
 	b := block{title: "steps", head: []string{"#", "step", "operation", "principal", "phase", "finished", "digest"}}
 	for _, s := range m.Steps {
-		b.rows = append(b.rows, row{cells: []string{fmt.Sprint(s.Seq), s.Command, s.OperationID, s.Principal, string(s.Phase),
+		principal := s.Principal
+		if s.FinishedBy != "" {
+			principal += ", finished by " + s.FinishedBy
+		}
+		b.rows = append(b.rows, row{cells: []string{fmt.Sprint(s.Seq), s.Command, s.OperationID, principal, string(s.Phase),
 			s.FinishedAt.Format(timeShown), s.Digest.String()[:12]}})
 	}
 	return b
