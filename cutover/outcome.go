@@ -15,12 +15,28 @@ import (
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
-// finish stores the outcome of a step that is recorded, and answers with it.
-func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w *work) (Result, error) {
+// recorded is the record that holds the finished step of an operation, the current one or
+// an earlier one: it died before its outcome was stored, and another may have begun since.
+func (f *Flow) recorded(now seen, command manifest.Command) (manifest.Snapshot, error) {
+	if m := now.snap.Manifest; m != nil && m.StepOf(command.Principal, command.OperationID) != nil {
+		return now.snap, nil
+	}
+	for _, id := range now.closed {
+		snap, err := f.Folder.LoadClosed(id)
+		if err != nil || snap.Manifest != nil && snap.Manifest.StepOf(command.Principal, command.OperationID) != nil {
+			return snap, err
+		}
+	}
+	return manifest.Snapshot{}, nil
+}
+
+// finish stores the outcome of a step that is recorded, and answers with it. The phase is
+// the one it ended in.
+func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w *work, phase manifest.Phase) (Result, error) {
 	if err := f.reinstate(w); err != nil {
 		return Result{}, f.unproved(err, w)
 	}
-	result, err := f.done(command, fingerprint, Result{MigrationID: w.m.MigrationID, Phase: w.m.Phase, Facts: w.facts, Report: w.report, Next: nextStep(w.m.Phase)})
+	result, err := f.done(command, fingerprint, Result{MigrationID: w.m.MigrationID, Phase: phase, Facts: w.facts, Report: w.report, Next: nextStep(phase)})
 	if err != nil {
 		return Result{}, f.unproved(err, w)
 	}

@@ -209,6 +209,35 @@ func TestSameIDUnderAnotherPrincipal(t *testing.T) {
 	}
 }
 
+// An operation that died between its record and its outcome is found in its record, also
+// when that is an earlier one by now.
+func TestOperationFoundInAnEarlierRecord(t *testing.T) {
+	r := newRig(t, "goal-file-v1")
+	plan := r.previewed(freezeToSQLite(), "op-early")
+	request := freezeToSQLite()
+	request.Through = 231
+	first, err := r.executed(request, "op-early", plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(r.outcomes()[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.do(cutover.Request{Command: cutover.CommandAbort})
+	r.do(freezeToSQLite())
+	now := r.digest()
+	again, err := r.executed(request, "op-early", plan)
+	if err != nil || again.MigrationID != first.MigrationID || again.Phase != manifest.PhaseFrozen || again.Facts["logical_digest"] != first.Facts["logical_digest"] {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if r.digest() != now {
+		t.Error("the current record was changed")
+	}
+	if again, err = r.executed(request, "op-early", plan); err != nil || again.Status != "replayed" {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
 // Whoever holds a grant finishes a step that another began; it stays that one's step.
 func TestAnotherPrincipalResumes(t *testing.T) {
 	r := newRig(t, "goal-file-v1")

@@ -61,7 +61,7 @@ func (f *Flow) resume(ctx context.Context, r Request, own manifest.Command, fing
 	}
 	finished := newWork(manifest.Snapshot{Manifest: &manifest.Manifest{MigrationID: result.MigrationID, Phase: result.Phase}}, r)
 	finished.facts = result.Facts
-	return f.finish(own, fingerprint, finished)
+	return f.finish(own, fingerprint, finished, result.Phase)
 }
 
 // agreedResume refuses to finish another step than the previewed one.

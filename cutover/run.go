@@ -151,7 +151,7 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 }
 
 func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.Command, fingerprint authority.Digest) (Result, error) {
-	w, err := f.begin(ctx, s, r, fingerprint)
+	w, err := f.begin(ctx, s, r, command, fingerprint)
 	switch {
 	case err != nil && w != nil && AsRefusal(err).Kind.decided():
 		return Result{}, f.unproved(err, w) // its intent stands, so that no refusal can be the outcome
@@ -165,7 +165,7 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 			return Result{}, refuse(KindConflict, "operation_identity_mismatch", "operation %s was a %s with other content; nothing was changed", r.OperationID, step.Command)
 		}
 		w.facts = step.Facts
-		return f.finish(command, fingerprint, w)
+		return f.finish(command, fingerprint, w, step.Phase)
 	}
 	if err := errors.Join(s.perform(ctx, w), w.unlock()); err != nil {
 		return Result{}, f.unproved(err, w)
@@ -180,7 +180,7 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 	if err := f.record(w, command.Principal, fingerprint); err != nil {
 		return Result{}, f.unproved(err, w)
 	}
-	return f.finish(command, fingerprint, w)
+	return f.finish(command, fingerprint, w, w.m.Phase)
 }
 
 // begin brings the record to the point where the step's intent stands in it and the
@@ -188,10 +188,17 @@ func (f *Flow) execute(ctx context.Context, s step, r Request, command manifest.
 // intent, or the plan is made again, is the one that was previewed, and nothing
 // holds it. An error leaves no lock and no new intent; it comes with the work where the
 // intent of an earlier run stands.
-func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authority.Digest) (*work, error) {
+func (f *Flow) begin(ctx context.Context, s step, r Request, command manifest.Command, fingerprint authority.Digest) (*work, error) {
 	now, err := f.look(ctx)
 	if err != nil {
 		return nil, err
+	}
+	recorded, err := f.recorded(now, command)
+	if err != nil {
+		return nil, err
+	}
+	if recorded.Manifest != nil {
+		return newWork(recorded, r), nil
 	}
 	if err := f.filesKnown(now, r); err != nil {
 		return nil, err
@@ -202,9 +209,6 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, fingerprint authori
 			return nil, err
 		}
 		return w, f.ready(ctx, s, w)
-	}
-	if m := now.snap.Manifest; m != nil && m.StepOf(f.Principal, r.OperationID) != nil {
-		return w, nil
 	}
 	plan, digest, err := f.agreed(ctx, s, r, now)
 	if err != nil {
