@@ -391,6 +391,7 @@ func (f *Flow) record(w *work, principal string, fingerprint authority.Digest) e
 	intent := w.m.Intent
 	if intent != nil {
 		started = intent.At
+		w.evidence["plan"] = intent.PlanDigest.String()
 	}
 	w.m.Intent = nil
 	finisher := ""

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -140,4 +141,22 @@ func (f *Folder) StoreOutcome(c Command, o Outcome) error {
 
 func (f *Folder) outcomePath(c Command) string {
 	return filepath.Join(f.dir, "outcomes", c.key()+".json")
+}
+
+// Outcomes reads every stored outcome, in the order they were given.
+func (f *Folder) Outcomes() ([]Outcome, error) {
+	paths, err := filepath.Glob(filepath.Join(f.dir, "outcomes", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Outcome
+	for _, path := range paths {
+		var o Outcome
+		if _, err := openSealed(path, &o); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	slices.SortStableFunc(all, func(a, b Outcome) int { return a.At.Compare(b.At) })
+	return all, nil
 }

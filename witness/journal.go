@@ -107,19 +107,27 @@ func (p *parser) topMembers(members map[string]*value, visit func(*value) error)
 			members[key] = p.value()
 			continue
 		}
-		p.must(p.take('['), "no list")
 		members[key] = newList(nil)
-		for n := 0; !p.take(']'); n++ {
-			p.must(n == 0 || p.take(','), "no comma")
-			if visit == nil {
-				p.skip()
-			} else if err := visit(p.value()); err != nil {
-				return err
-			}
+		if err := p.entries(visit); err != nil {
+			return err
 		}
 	}
 	p.blanks()
 	p.must(p.pos == len(p.in), "text behind the document")
+	return nil
+}
+
+// entries goes through the list of rows.
+func (p *parser) entries(visit func(*value) error) error {
+	p.must(p.take('['), "no list")
+	for n := 0; !p.take(']'); n++ {
+		p.must(n == 0 || p.take(','), "no comma")
+		if visit == nil {
+			p.skip()
+		} else if err := visit(p.value()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
