@@ -37,6 +37,9 @@ const (
 func asRefusal(err error) *cutover.Refusal {
 	var registry *fence.RegistryError
 	var goal *authority.GoalIDError
+	if refusal := evidenceRefusal(err); refusal != nil {
+		return refusal
+	}
 	switch {
 	case errors.As(err, &registry):
 		return &cutover.Refusal{Kind: cutover.KindRefused, Reason: registry.Reason, Sentence: registry.Detail + "; nothing was changed"}

@@ -73,6 +73,7 @@ var libraries = []library{
 	{"github.com/schollz/progressbar/v3", "cmd/...", "a bar is for somebody who watches a terminal"},
 	{"golang.org/x/term", "cmd/...", "whether somebody looks at the terminal"},
 	{"github.com/mattn/go-isatty", "cmd/...", "whether somebody looks at the terminal"},
+	{"github.com/go-analyze/charts", "evidence/page", "a curve is drawn for people and decides nothing"},
 	{"github.com/mattn/go-runewidth", "cmd/...", "how wide a cell of a table is"},
 }
 
