@@ -244,6 +244,8 @@ func TestAnotherPrincipalResumes(t *testing.T) {
 	owner := r.flow.Principal
 	r.do(cutover.Request{Command: cutover.CommandGrant, Principal: "os:#54322"})
 	r.dies(freezeToSQLite())
+	r.flow.Principal = "os:#54323"
+	r.refused(cutover.Request{Command: cutover.CommandResume}, cutover.KindRefused, "permission_denied")
 	r.flow.Principal = "os:#54322"
 	r.do(cutover.Request{Command: cutover.CommandResume})
 	step := r.manifest().Steps[0]

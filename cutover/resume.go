@@ -35,8 +35,19 @@ func (f *Flow) Resume(ctx context.Context, r Request) (Result, error) {
 			return Result{}, err
 		}
 		digest, err := plan.Digest()
-		return Result{Command: CommandResume, Status: "preview", OperationID: r.OperationID, MigrationID: plan.MigrationID, Phase: plan.Phase,
-			Plan: &plan, PlanDigest: digest, Next: f.executeLine(r, plan, digest)}, err
+		if err == nil {
+			err = f.saidBefore(&plan)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		result := Result{Command: CommandResume, Status: "preview", OperationID: r.OperationID, MigrationID: plan.MigrationID, Phase: plan.Phase,
+			Plan: &plan, PlanDigest: digest}
+		if err := held(plan); err != nil {
+			return result, err
+		}
+		result.Next = f.executeLine(r, plan, digest)
+		return result, nil
 	}
 	return f.guarded(ctx, r, func(command manifest.Command, fingerprint authority.Digest) (Result, error) {
 		return f.resume(ctx, r, command, fingerprint)
