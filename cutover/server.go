@@ -19,7 +19,7 @@ type Standing interface {
 	// RecallCandidate makes a Goal that is fenced or released under an id a candidate of
 	// that id again: only the importer writes.
 	RecallCandidate(ctx context.Context, candidateID string) error
-	// FenceCandidateOf makes a candidate a fenced Goal under the same id.
+	// FenceCandidateOf makes a candidate, or one that was released, a fenced Goal under that id.
 	FenceCandidateOf(ctx context.Context, candidateID string) error
 	// SetAside moves the Goal into the quarantine of the database, BringBack out of it.
 	SetAside(ctx context.Context, fenceID string) (string, error)
@@ -220,6 +220,11 @@ func (s serverSide) dropExport(ctx context.Context, w *work) error {
 	p, err := s.f.proveRef(ctx, s.home(AccessUntouched), nil, authority.Bookmark{})
 	if err != nil {
 		return err
+	}
+	if end := w.m.Rollback.RolledBackFrom.Cursor; p.lineage.End.Cursor > end {
+		refusal := refuse(KindUnproved, "source_written", "the source was released and ends at cursor %s, the target at %s: a commit stands there that the target lacks", p.lineage.End.Cursor, end)
+		refusal.Next = []string{CommandResume}
+		return refusal
 	}
 	w.m.Source = bound(w.m.Source, p)
 	return nil

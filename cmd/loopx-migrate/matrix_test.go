@@ -17,6 +17,7 @@ type remains struct{ accepts, state, phase string }
 // a kill right before each of them leaves behind. docs/crash-matrix.md is made of it.
 type matrix struct {
 	command string
+	all     int // durable effects of a command that is broken at some of them only
 	effects []string
 	left    []remains
 }
@@ -41,7 +42,11 @@ func (m matrix) compare(t *testing.T) {
 
 func (m matrix) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %d durable effects\n\nKilled right before effect N, this is who accepts writes and what `status` says.\n\n", m.command, len(m.effects))
+	fmt.Fprintf(&b, "# %s: %d durable effects\n\n", m.command, max(m.all, len(m.effects)))
+	if len(m.effects) < m.all {
+		fmt.Fprintf(&b, "Broken at the %d that change a store, the selector or the record.\n", len(m.effects))
+	}
+	b.WriteString("Killed right before effect N, this is who accepts writes and what `status` says.\n\n")
 	b.WriteString("| N | effect | accepts writes | status |\n|---|---|---|---|\n")
 	for i, effect := range m.effects {
 		number, rest, _ := strings.Cut(effect, " ")

@@ -80,13 +80,22 @@ func (w world) accepts() string {
 	if s.Provider == "sqlite" && databaseErr == nil && w.takesCommits(s.Identity) {
 		return "sqlite"
 	}
-	if s.Provider == "file" && journalErr == nil {
+	if s.Provider == "file" && journalErr == nil && w.folderIdentity() == s.Identity {
 		return "file"
 	}
 	if s.Provider == "postgresql" && w.database != nil && w.standing() == "open" {
 		return "postgresql"
 	}
 	return ""
+}
+
+// folderIdentity is what the journals' folder says it is.
+func (w world) folderIdentity() string {
+	text, err := os.ReadFile(filepath.Join(w.root, "authority", "file-v0", "store-identity"))
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // standing is the state of the Goal's fence row; without one anybody writes.

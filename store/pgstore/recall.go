@@ -14,11 +14,12 @@ func (s *Store) RecallCandidate(ctx context.Context, candidateID string) error {
 	})
 }
 
-// FenceCandidateOf turns a candidate into a fenced Goal under the same id: nobody writes,
-// the importer included. Fenced already, there is nothing to do.
+// FenceCandidateOf turns a candidate, or a Goal that is open since it was released, into a
+// fenced Goal under that id: nobody writes, the importer included. Fenced already, there is
+// nothing to do. A place that another id holds is ReasonFenceHeld.
 func (s *Store) FenceCandidateOf(ctx context.Context, candidateID string) error {
 	return s.turn(ctx, "fence candidate", candidateID, nil, func(now Standing) (Standing, error) {
-		if now.ID != candidateID {
+		if now.State != FenceOpen && now.ID != candidateID {
 			return now, fenceHeld(now)
 		}
 		return Standing{FenceEngaged, candidateID}, nil
