@@ -262,6 +262,9 @@ func (f *Flow) planAbort(_ context.Context, now seen, r Request) (Plan, error) {
 	if m.Promotion != nil {
 		p.Effects = []string{"put the target back and lift the fence inside it", "set the export aside in quarantine (it is kept)",
 			"publish the target's selector again", "the target stays the authority, with every commit it had"}
+		if onlyFenceLeft(now, m) {
+			now.verdict.Blocked, now.verdict.Kind = false, authority.KindLegacy
+		}
 		return p, f.refusePublished(now, now.verdict.Kind == m.Source.Kind, "already_restored", "the source is the authority again already")
 	}
 	restore := "the selector is as it was; it stays"
@@ -275,6 +278,13 @@ func (f *Flow) planAbort(_ context.Context, now seen, r Request) (Plan, error) {
 	p.Effects = []string{source, "set the candidate aside in quarantine (it is kept)", restore,
 		"the source stays the authority"}
 	return p, f.refusePublished(now, now.verdict.Identity == m.Target.Identity, "already_published", "the target is the authority already; after resume, rollback is the way back")
+}
+
+// onlyFenceLeft reports whether a rollback to legacy files has only its writer fence left
+// to lift: the target is out of its place and the selector is what it was.
+func onlyFenceLeft(now seen, m *manifest.Manifest) bool {
+	return m.Source.Kind == authority.KindLegacy && m.Phase == manifest.PhaseExported &&
+		original(now.observation.Selector, m) && now.verdict.Reason == "authority_missing"
 }
 
 // refusePublished refuses to undo what was published: LoopX may be working on it.

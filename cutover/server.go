@@ -89,8 +89,15 @@ func (s serverSide) install(ctx context.Context) error {
 	})
 }
 
+// uninstall makes the Goal a candidate again. Without a row there is nothing to recall: a
+// standing without a Goal would be taken for a candidate that can be gone on with.
 func (s serverSide) uninstall(ctx context.Context) error {
-	return s.with(ctx, func(_ History, standing Standing) error { return standing.RecallCandidate(ctx, s.id()) })
+	return s.with(ctx, func(store History, standing Standing) error {
+		if _, err := store.Load(ctx); errors.Is(err, authority.ErrMissing) {
+			return nil
+		}
+		return standing.RecallCandidate(ctx, s.id())
+	})
 }
 
 // setAside fences the Goal first, unless it is a candidate or fenced for a rollback.
