@@ -290,6 +290,9 @@ func (f *Flow) putFilesBack(ctx context.Context, w *work) error {
 	if err := f.target(w.m).setAside(ctx, w); err != nil {
 		return err
 	}
+	if err := f.targetAsideStands(ctx, w); err != nil {
+		return err
+	}
 	return f.filesCarry(w)
 }
 

@@ -87,6 +87,55 @@ func TestFilesToFileUndone(t *testing.T) {
 	}
 }
 
+// A commit on the journal behind the fence of a rollback to the files, by a writer that
+// heeds no lock, is seen when the journal was set aside: nothing is published, and abort gives the Goal back to the journal
+// with that commit in it, the files as they were.
+func TestFilesAndAWriteOnTheJournalBehindTheFence(t *testing.T) {
+	r := newFilesRig(t)
+	request := freezeFiles()
+	request.To = cutover.Target{Kind: authority.KindFile}
+	r.do(request)
+	for _, command := range []string{cutover.CommandImport, cutover.CommandCompare, cutover.CommandPromote} {
+		r.do(cutover.Request{Command: command})
+	}
+	r.mutate(r.open(authority.KindFile, cutover.AccessWrite), "a", 2)
+	before := r.read(r.state())
+	good := r.flow.Stores
+	written := r.withRogue()
+	r.flow.Stores = meddling{good, r.flow.Place.Journal(), func() { put(t, r.flow.Place.Journal(), written) }, new(bool)}
+	_, err := r.try(backToFiles())
+	r.flow.Stores = good
+	if got := cutover.AsRefusal(err); got.Kind != cutover.KindUnproved || got.Reason != "target_moved_while_frozen" {
+		t.Fatalf("a write behind the fence: %v", err)
+	}
+	r.do(cutover.Request{Command: cutover.CommandAbort})
+	r.isJournal()
+	if got := r.operations(authority.KindFile); len(got) != 4 || got[3] != "rogue-1" {
+		t.Errorf("the journal holds %v", got)
+	}
+	if !bytes.Equal(r.read(r.state()), before) {
+		t.Error("the state file is not what it was")
+	}
+	r.do(backToFiles())
+	r.authority(authority.KindLegacy)
+}
+
+// withRogue is the journal as it stands with one commit more.
+func (r *filesRig) withRogue() []byte {
+	r.Helper()
+	was := r.read(r.flow.Place.Journal())
+	r.stranger(r.flow.Place.Journal())
+	defer put(r.T, r.flow.Place.Journal(), was)
+	return r.read(r.flow.Place.Journal())
+}
+
+func put(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // operations are the operations of the store of that kind, in cursor order.
 func (r *filesRig) operations(kind authority.Kind) []string {
 	r.Helper()

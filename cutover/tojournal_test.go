@@ -2,7 +2,6 @@ package cutover_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -177,7 +176,7 @@ func TestWriteOnTheTargetJournalBehindTheFence(t *testing.T) {
 	r.forward()
 	r.forwardToFile()
 	good := r.flow.Stores
-	r.flow.Stores = meddling{good, r, new(bool)}
+	r.flow.Stores = meddling{good, r.flow.Place.Journal(), func() { r.stranger(r.flow.Place.Journal()) }, new(bool)}
 	_, err := r.try(onlyRollback())
 	r.flow.Stores = good
 	if got := cutover.AsRefusal(err); got.Kind != cutover.KindUnproved || got.Reason != "target_moved_while_frozen" {
@@ -199,13 +198,14 @@ func TestWriteOnTheTargetJournalBehindTheFence(t *testing.T) {
 // for the last time.
 type meddling struct {
 	cutover.Stores
-	r    *rig
-	done *bool
+	journal string
+	write   func()
+	done    *bool
 }
 
 func (m meddling) Open(ctx context.Context, ref cutover.Ref) (cutover.History, error) {
 	store, err := m.Stores.Open(ctx, ref)
-	if err != nil || ref.Path != m.r.flow.Place.Journal() {
+	if err != nil || ref.Path != m.journal {
 		return store, err
 	}
 	return watched{store, m}, nil
@@ -230,7 +230,7 @@ func (l lastLook) Close() error {
 	err := l.View.Close()
 	if !*l.m.done {
 		*l.m.done = true
-		l.m.r.stranger(l.m.r.flow.Place.Journal())
+		l.m.write()
 	}
 	return err
 }
@@ -261,34 +261,6 @@ func (nearlyFull) JournalLimit() int64 { return 0 }
 
 func (n nearlyFull) Measure(ref cutover.Ref, size int64, end authority.Applied, newest authority.Canonical) (cutover.Measure, error) {
 	return n.Stores.Measure(ref, n.Stores.JournalLimit()-64<<10, end, newest)
-}
-
-// From the legacy files to a journal: what stood in no store begins in one, and goes back
-// into the files.
-func TestFilesToJournalAndBack(t *testing.T) {
-	r := newFilesRig(t)
-	for _, name := range []string{"one", "two"} {
-		request := freezeToFile()
-		request.WritersStopped = true
-		r.do(request)
-		for _, command := range []string{cutover.CommandImport, cutover.CommandCompare, cutover.CommandPromote} {
-			r.do(cutover.Request{Command: command})
-		}
-		r.authority(authority.KindFile)
-		place := r.flow.Place
-		s, err := r.flow.Stores.Open(context.Background(), cutover.Ref{Kind: authority.KindFile, Goal: filesGoal, Path: place.Journal(), IdentityFile: place.StoreIdentity(), Access: cutover.AccessWrite})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.mutate(s, name, 16)
-		last, err := s.Load(context.Background())
-		if err = errors.Join(err, s.Close()); err != nil {
-			t.Fatal(err)
-		}
-		r.do(backToFiles())
-		r.authority(authority.KindLegacy)
-		r.readsAs(last.Projection)
-	}
 }
 
 // A journal elsewhere takes a copy of a live Goal; its folder keeps the identity it has.

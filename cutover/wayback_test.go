@@ -44,7 +44,7 @@ func (r *rig) manifest() *manifest.Manifest {
 // would that looks at no fence and no selector.
 func (r *rig) stranger(path string) {
 	r.Helper()
-	ref := cutover.Ref{Kind: authority.KindFile, Goal: goal, Path: path, IdentityFile: r.flow.Place.StoreIdentity(), Access: cutover.AccessWrite}
+	ref := cutover.Ref{Kind: authority.KindFile, Goal: r.flow.Place.GoalID(), Path: path, IdentityFile: r.flow.Place.StoreIdentity(), Access: cutover.AccessWrite}
 	s, err := r.flow.Stores.Open(context.Background(), ref)
 	if err != nil {
 		r.Fatal(err)
