@@ -87,6 +87,24 @@ func (a *Authority) look(ctx context.Context, head authority.Head) (view, error)
 	return nil, &HeadError{Reason: ReasonHeadSchema, Path: "schema_version", Detail: "no head that is known here"}
 }
 
+// Look reads one Todo with its lease, as a command would see it. An unknown Todo is a
+// *Refusal with todo_unknown; other errors are *HeadError or the store's.
+func (a *Authority) Look(ctx context.Context, id string) (Todo, error) {
+	head, err := a.Store.Load(ctx)
+	if err != nil {
+		return Todo{}, err
+	}
+	v, err := a.look(ctx, head)
+	if err != nil {
+		return Todo{}, err
+	}
+	todo, known := v.todo(id)
+	if !known {
+		return todo, presence(false)
+	}
+	return todo, nil
+}
+
 // observedRevision is the authority revision of a head, 0 when it cannot be told.
 func observedRevision(head authority.Head) int64 {
 	if m := takeApart(head.Projection); m["authority_revision"] != nil {

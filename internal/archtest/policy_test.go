@@ -36,6 +36,7 @@ var layers = []layer{
 	{"evidence", nouns + base + "manifest parity witness", "what is checked offline, without a store: it reads records and opens nothing"},
 	{"evidence/...", nouns + base + "manifest parity evidence witness", "what people read of the evidence"},
 	{"witness", "authority", "a verifier that shared code with the import could not contradict it: it takes the nouns and nothing else"},
+	{"canary", nouns + base + "coordination", "agents and their judge; they are handed a store and know nothing of migrations"},
 	{"cutover", nouns + base + sources + "manifest fence bootstrap parity export", "the flow puts the stages in order"},
 	{"rehearsal", nouns + base + sources + "manifest fence bootstrap parity export cutover evidence witness", "runs the flow and changes nothing about it"},
 
@@ -49,7 +50,7 @@ var layers = []layer{
 	{"interop", "", "holds tests alone, and they drive the built program"},
 	{"bench", "", "holds benchmarks alone, and they drive the built program"},
 	{"testdata/fixtures", "", "embeds the Goals that demo copies: data, no code"},
-	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal evidence evidence/... witness store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
+	{"cmd/...", nouns + base + "internal/pgserver " + sources + "manifest fence bootstrap parity export cutover rehearsal evidence evidence/... witness canary store/... testdata/fixtures", "the top: it opens the stores and hands them down"},
 }
 
 const (
