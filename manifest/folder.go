@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -84,18 +83,27 @@ func (f *Folder) LoadClosed(migration string) (Snapshot, error) {
 
 // Closed lists the ids of earlier migrations.
 func (f *Folder) Closed() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(f.dir, "closed"))
+	names, err := f.documents("closed")
+	for i, name := range names {
+		names[i] = strings.TrimSuffix(name, ".json")
+	}
+	return names, err
+}
+
+// documents are the names of the documents in a folder of the folder, sorted. One that is
+// not there holds none; one that cannot be read is an error, and not an empty one.
+func (f *Folder) documents(sub string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(f.dir, sub))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var ids []string
+	var names []string
 	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok {
-			ids = append(ids, id)
+		if strings.HasSuffix(e.Name(), ".json") {
+			names = append(names, e.Name())
 		}
 	}
-	sort.Strings(ids)
-	return ids, err
+	return names, err
 }
 
 func (f *Folder) load(path string) (Snapshot, error) {
@@ -178,23 +186,26 @@ func (f *Folder) WriteTranslation(migration string, list []byte) error {
 // manifests, outcomes, grants.json, host.json. It returns how many there are, and every
 // one that is not as it was written.
 func (f *Folder) Verify() (documents int, err error) {
+	readers := map[string]func(path string) error{
+		"host.json":   func(path string) error { _, err := openSealed(path, new(Host)); return err },
+		"grants.json": func(string) error { _, _, err := f.LoadGrants(); return err },
+		"closed":      func(path string) error { _, err := openSealed(path, new(Manifest)); return err },
+		"outcomes":    func(path string) error { _, err := f.outcomeAt(path); return err },
+	}
 	var errs []error
-	for _, kind := range []struct {
-		pattern string
-		read    func(path string) error
-	}{
-		{"host.json", func(path string) error { _, err := openSealed(path, new(Host)); return err }},
-		{"grants.json", func(string) error { _, _, err := f.LoadGrants(); return err }},
-		{"closed/*.json", func(path string) error { _, err := openSealed(path, new(Manifest)); return err }},
-		{"outcomes/*.json", func(path string) error { _, err := f.outcomeAt(path); return err }},
-	} {
-		paths, err := filepath.Glob(filepath.Join(f.dir, kind.pattern))
-		if err != nil {
-			return documents, err
-		}
-		for _, path := range paths {
+	for _, sub := range []string{"", "closed", "outcomes"} {
+		names, err := f.documents(sub)
+		errs = append(errs, err)
+		for _, name := range names {
+			read := readers[sub]
+			if sub == "" {
+				read = readers[name]
+			}
+			if read == nil {
+				continue // the manifest of the open migration, which every command reads
+			}
 			documents++
-			errs = append(errs, kind.read(path))
+			errs = append(errs, read(filepath.Join(f.dir, sub, name)))
 		}
 	}
 	return documents, errors.Join(errs...)

@@ -12,7 +12,11 @@ import (
 
 func folder(t *testing.T) *Folder {
 	t.Helper()
-	place, err := authority.NewPlace(t.TempDir(), "goal")
+	root := filepath.Join(t.TempDir(), "a[b]*c?") // no pattern, whatever it looks like
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	place, err := authority.NewPlace(root, "goal")
 	if err != nil {
 		t.Fatal(err)
 	}

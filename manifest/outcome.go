@@ -145,14 +145,14 @@ func (f *Folder) outcomePath(c Command) string {
 
 // Outcomes reads every stored outcome, in the order they were given.
 func (f *Folder) Outcomes() ([]Outcome, error) {
-	paths, err := filepath.Glob(filepath.Join(f.dir, "outcomes", "*.json"))
+	names, err := f.documents("outcomes")
 	if err != nil {
 		return nil, err
 	}
 	var all []Outcome
-	for _, path := range paths {
+	for _, name := range names {
 		var o Outcome
-		if _, err := openSealed(path, &o); err != nil {
+		if _, err := openSealed(filepath.Join(f.dir, "outcomes", name), &o); err != nil {
 			return nil, err
 		}
 		all = append(all, o)
