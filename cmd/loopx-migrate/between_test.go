@@ -44,8 +44,8 @@ func turns(effect string) bool {
 	return slices.ContainsFunc([]string{" commit ", " rename ", " link ", " remove "}, func(kind string) bool { return strings.Contains(effect, kind) })
 }
 
-// growBy commits onto the store that accepts writes.
-func (s *site) growBy(kind string, n int) {
+// opened opens the store that accepts writes.
+func (s *site) opened(kind string) cutover.History {
 	s.t.Helper()
 	ref := cutover.Ref{Kind: authority.Kind(kind), Goal: fixture.HistoryGoal, Access: cutover.AccessWrite}
 	switch ref.Kind {
@@ -60,6 +60,13 @@ func (s *site) growBy(kind string, n int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return store
+}
+
+// growBy commits onto the store that accepts writes.
+func (s *site) growBy(kind string, n int) {
+	s.t.Helper()
+	store := s.opened(kind)
 	defer store.Close()
 	for i := range n {
 		now, err := store.Load(s.t.Context())

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/loopx-project/loopx-migrate/authority"
-	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 )
 
@@ -69,17 +68,9 @@ func proseOf(state string) string {
 
 // growOnStore lets the promoted store have a new Todo and a new lease, so that there is
 // something to bring back.
-func (s *site) growOnStore() {
+func (s *site) growOnStore(kind string) {
 	s.t.Helper()
-	e := newEnv("loopx-migrate", os.Stdout, os.Stderr)
-	ref := cutover.Ref{Kind: authority.KindSQLite, Goal: fixture.HistoryGoal, Path: s.world.sqlite(), Access: cutover.AccessWrite}
-	if s.world.database != nil {
-		ref = cutover.Ref{Kind: authority.KindPostgreSQL, Goal: fixture.HistoryGoal, Server: serverURL(s.world.database), Tenant: "harbour", Access: cutover.AccessWrite}
-	}
-	store, err := e.stores.Open(s.t.Context(), ref)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	store := s.opened(kind)
 	defer store.Close()
 	now, err := store.Load(s.t.Context())
 	if err != nil {
@@ -126,6 +117,10 @@ func (w world) checkFiles(accepting string, acknowledged []string) {
 		if got := todosIn(w.t, w.sqlite()); !slices.Equal(got, acknowledged) {
 			w.t.Fatalf("the database is the authority and holds %v, acknowledged were %v", got, acknowledged)
 		}
+	case "file":
+		if got := todosInJournal(w.t, w.journal()); !slices.Equal(got, acknowledged) {
+			w.t.Fatalf("the journal is the authority and holds %v, acknowledged were %v", got, acknowledged)
+		}
 	case "postgresql":
 		if got := w.todosOnServer(); !slices.Equal(got, acknowledged) {
 			w.t.Fatalf("the server is the authority and holds %v, acknowledged were %v", got, acknowledged)
@@ -157,6 +152,9 @@ func (w world) anyDatabase(acknowledged []string) (found bool) {
 	err := filepath.WalkDir(w.root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".sqlite") && !found {
 			found = slices.Equal(todosIn(w.t, path), acknowledged)
+		}
+		if name := filepath.Base(path); err == nil && strings.HasPrefix(name, "authority-store-") && strings.HasSuffix(name, ".json") && !found {
+			found = slices.Equal(todosInJournal(w.t, path), acknowledged)
 		}
 		return err
 	})
@@ -192,6 +190,23 @@ func todosIn(t testing.TB, path string) (ids []string) {
 func (w world) todosOnServer() []string {
 	w.t.Helper()
 	return todosInHead(w.t, w.database.Text(w.t, `select coalesce((select head::text from loopx_control_plane.authority_heads where goal_id = $1), '{}')`, fixture.HistoryGoal))
+}
+
+// todosInJournal are the ids in the head that a journal in format v1 spells out, sorted;
+// none in one that is torn.
+func todosInJournal(t testing.TB, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var journal struct {
+		Head json.RawMessage `json:"head"`
+	}
+	if json.Unmarshal(text, &journal) != nil || len(journal.Head) == 0 {
+		return nil
+	}
+	return todosInHead(t, string(journal.Head))
 }
 
 func todosInHead(t testing.TB, projection string) (ids []string) {
