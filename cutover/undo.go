@@ -18,19 +18,26 @@ func (f *Flow) planRollback(ctx context.Context, now seen, r Request) (Plan, err
 		return p, refuse(KindUnproved, "target_not_authority", "the target of this migration is not the authority: %s", now.verdict.Row)
 	}
 	found, err := f.proveLive(ctx, f.side(&manifest.Manifest{}, m.Target), PlanSide{Kind: m.Source.Kind, Tenant: m.Source.Tenant, Cursor: m.Source.Cursor}, r.Through)
+	if err != nil && AsRefusal(err).Reason == "source_empty" {
+		return p, rewound(0, m.Target.Cursor)
+	}
 	if err != nil {
 		return p, err
 	}
 	p.Manifest = authority.Digest{}
 	p.Target.Cursor, p.Target.Revision = found.at.Cursor, found.at.Revision
 	if found.lineage.End.Cursor < m.Target.Cursor {
-		return p, refuse(KindUnproved, "target_rewound", "the target ends at cursor %s and was promoted at %s: it was restored or rewound", found.lineage.End.Cursor, m.Target.Cursor)
+		return p, rewound(found.lineage.End.Cursor, m.Target.Cursor)
 	}
 	if p.Holds, err = f.rollbackHolds(ctx, m, found); err != nil {
 		return p, err
 	}
 	p.Effects = f.rollbackEffects(m)
 	return p, accept(p.Holds, r.Accept)
+}
+
+func rewound(now, promoted authority.Cursor) *Refusal {
+	return refuse(KindUnproved, "target_rewound", "the target ends at cursor %s and was promoted at %s: it was restored or rewound", now, promoted)
 }
 
 // rollbackEffects says what a rollback does, side by side.
