@@ -87,7 +87,7 @@ func (f *Flow) rereadAll(ctx context.Context, w *work) error {
 	if err != nil { // the authority is proved good; only what was retired is not
 		return f.retiredLost(w, err)
 	}
-	w.m.Translation = &manifest.Revisions{Rule: string(w.m.Target.Identity) + ":<cursor>",
+	w.m.Translation = &manifest.Revisions{Rule: revisionRule(w.m.Target),
 		Count: uint64(w.m.Source.Cursor), Digest: authority.DigestOf(list)}
 	if err := f.Folder.WriteTranslation(w.m.MigrationID, list); err != nil {
 		return err
@@ -98,6 +98,14 @@ func (f *Flow) rereadAll(ctx context.Context, w *work) error {
 	w.facts["cursor"] = w.m.Target.Cursor.String()
 	w.facts["outage_ms"] = strconv.FormatInt(w.m.Promotion.StallMillis, 10)
 	return nil
+}
+
+// revisionRule says how the target's revisions follow from the cursors.
+func revisionRule(target manifest.Binding) string {
+	if target.Kind == authority.KindFile {
+		return "file:<cursor>:<24 hex of SHA-256 over goal, previous revision, store identity and transaction>"
+	}
+	return string(target.Identity) + ":<cursor>"
 }
 
 // retiredWhole audits the retired source and returns the list of its revisions.

@@ -84,11 +84,6 @@ func (f *Flow) rollbackHolds(ctx context.Context, m *manifest.Manifest, found li
 		holds = append(holds, Hold{Code: holdRetiredWritten, Record: t.Where, Cursor: t.Cursor, Acceptable: true,
 			Detail: t.Detail + " (operation " + t.OperationID + "); accepted, it goes to quarantine and the journal is rebuilt from the target"})
 	}
-	for _, c := range m.Consumers {
-		if c.Cursor < found.lineage.End.Cursor {
-			holds = append(holds, Hold{Code: "consumer_behind", Record: c.Name, Cursor: c.Cursor, Detail: "a consumer has not read to the end"})
-		}
-	}
 	if m.Source.Kind == authority.KindLegacy {
 		return f.filesRollbackHolds(m, found, holds)
 	}

@@ -54,7 +54,6 @@ type Manifest struct {
 	Fence       *Fence        `json:"fence,omitempty"`
 	Authority   *Declared     `json:"authority_binding,omitempty"`
 	Translation *Revisions    `json:"revision_translation,omitempty"`
-	Consumers   []Consumer    `json:"consumers,omitempty"`
 	Accepted    []Accepted    `json:"accepted,omitempty"`
 	Tripwires   []Tripwire    `json:"tripwires,omitempty"`
 	Promotion   *Promotion    `json:"promotion,omitempty"`
@@ -194,12 +193,6 @@ type Revisions struct {
 	Digest authority.Digest `json:"digest"` // SHA-256 of the list in translation/<id>.jsonl
 }
 
-// Consumer is a reader of the history and how far it has come.
-type Consumer struct {
-	Name   string           `json:"name"`
-	Cursor authority.Cursor `json:"cursor"`
-}
-
 // Accepted is a hold that was accepted by name.
 type Accepted struct {
 	Hold   string `json:"hold"`
@@ -238,7 +231,6 @@ type Rollback struct {
 	FrozenAt       time.Time        `json:"frozen_at"`
 	RolledBackFrom Binding          `json:"rolled_back_from"`
 	Exported       uint64           `json:"exported_transactions"`
-	Translation    *Revisions       `json:"revision_translation,omitempty"`
 	Report         authority.Digest `json:"report_digest"`
 	Archive        *Archive         `json:"archive,omitempty"` // of a history that the source cannot hold
 	RestoredAt     time.Time        `json:"restored_at,omitzero"`
