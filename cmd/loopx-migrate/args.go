@@ -132,7 +132,7 @@ func (l *line) flag(app *cli.App, arity map[string]bool, arg string, rest []stri
 }
 
 // repeatable flags may stand more than once.
-var repeatable = map[string]bool{"accept": true, "require-event-kind": true}
+var repeatable = map[string]bool{"accept": true, "require-event-kind": true, "only": true}
 
 func isGlobal(app *cli.App, name string) bool {
 	return slices.ContainsFunc(app.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })

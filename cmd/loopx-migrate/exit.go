@@ -9,6 +9,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/internal/lockfile"
+	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
 // kinds is the one table of how a command can end; the value of a kind is the exit
@@ -95,6 +96,10 @@ func whereOf(err error) map[string]any {
 	var diverged *bootstrap.DivergedError
 	if errors.As(err, &diverged) {
 		where["store"], where["cursor"], where["detail"] = "candidate", diverged.Cursor.String(), diverged.Detail
+	}
+	var tampered *manifest.TamperedError
+	if errors.As(err, &tampered) {
+		where["file"], where["detail"] = tampered.File, tampered.Detail
 	}
 	var busy *lockfile.BusyError
 	if errors.As(err, &busy) {
