@@ -84,6 +84,9 @@ func (e *env) disposableArm(ctx context.Context, kind authority.Kind, g globals)
 	}
 	arm.close = scrap(arm.dir, arm.cluster)
 	own := globals{runtimeRoot: filepath.Join(arm.dir, "runtime"), goalID: demoGoal, actor: "canary", progress: "none", output: g.output, lockTimeout: g.lockTimeout}
+	if own.who, err = e.principal(); err != nil { // who made the copy, and so owns it
+		return arm, errors.Join(err, arm.close())
+	}
 	if err := canary.Mark(own.runtimeRoot, demoGoal); err != nil {
 		return arm, errors.Join(err, arm.close())
 	}

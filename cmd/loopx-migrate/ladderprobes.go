@@ -340,3 +340,10 @@ func probePrivacy(l *climber) standing {
 	}
 	return pass("%d bytes of answers", l.printed.Len())
 }
+
+func probeCanary(l *climber) standing {
+	r := l.run("canary", "--store", "sqlite")
+	must(r.Exit == 0, "it answered %d %s", r.Exit, r.ReasonCode)
+	must(r.fact("arms", "sqlite", "verdict") == "proved", "the verdict is %s", r.fact("arms", "sqlite", "verdict"))
+	return pass("%s operations of %s agents", r.fact("arms", "sqlite", "operations"), r.fact("arms", "sqlite", "agents"))
+}

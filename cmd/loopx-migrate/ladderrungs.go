@@ -46,7 +46,7 @@ var rungs = []rung{
 	{id: "legacy.project", claim: "a promoted Goal is shown as Markdown", source: "docs/legacy.md", command: "project", untried: "its tests try it"},
 	{id: "rehearse", claim: "the whole cutover runs on disposable copies with three arms", source: "docs/evidence.md", command: "rehearse"},
 	{id: "read", claim: "one Todo is read from a candidate only while it equals the source", source: "README", command: "read"},
-	{id: "canary", claim: "two agents work on a disposable promoted Goal", source: "README", command: "canary"},
+	{id: "canary", claim: "two agents work on a disposable promoted Goal", source: "README", command: "canary", probe: probeCanary},
 	{id: "qualify", claim: "capacity is qualified", source: "README", command: "qualify"},
 	{id: "soak", claim: "elapsed time is qualified", source: "README", command: "soak"},
 
