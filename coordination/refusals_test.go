@@ -72,7 +72,20 @@ func spoiledTargets(t *testing.T, kind authority.Kind, shape string, spoil func(
 		refused(r, r.do(named), coordination.Conflict, coordination.ReasonPrecondition)
 		refused(r, r.do(reclaimRequest(r.place.Goal, "op-free", 1, 5)), coordination.Rejected, coordination.ReasonNotClaimed)
 	})
-	r.must(claimRequest(r.place.Goal, "op-good", 1, 5, 0))
+	good := claimRequest(r.place.Goal, "op-good", 1, 5, 0)
+	good.Command.Preconditions = currentTokens(shape)
+	r.must(good)
+}
+
+// currentTokens are the tokens of an untouched Todo, worked out by hand: those of a
+// projection head are digests of what its record says.
+func currentTokens(shape string) map[string]authority.Canonical {
+	if shape == bound {
+		return tokens("authorization_projection_digest", `"`+zeros(1)+`"`, "authorization_projection_revision", "1", "dependency_revision", "1",
+			"gate_revision", "1", "repository", `"git:example.org/crane"`, "code_revision", `"c0ffee"`)
+	}
+	digest := func(text string) string { return `"sha256:` + fixture.SHA256([]byte(text)) + `"` }
+	return tokens("authorization_projection_digest", digest(`{"role":"agent"}`), "dependency_digest", digest("{}"), "gate_digest", digest("[]"))
 }
 
 // TestEnvelopesAreClosed spoils each member of an envelope; what is refused leaves no trace.
