@@ -48,6 +48,9 @@ func (e *env) namedArm(ctx context.Context, g globals) (canaryArm, error) {
 	if err != nil {
 		return canaryArm{}, err
 	}
+	if err := flow.Permitted(ctx, cutover.Request{}); err != nil {
+		return canaryArm{}, err
+	}
 	err = canary.CheckMark(flow.Place.Root(), g.goalID)
 	if errors.Is(err, canary.ErrNotDisposable) {
 		return canaryArm{}, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "goal_not_disposable",
