@@ -132,14 +132,24 @@ func declaration(m map[string][]byte, known []Validation) (Validation, error) {
 // journal. Todos keep the fields that Markdown carries: nulls, empty lists, place,
 // schema, authorship, derived conditions, results and revision receipts are left out,
 // priority and title are those of the text where the record has none. Leases and
-// handoff mode stay whole. CompatibleName names this projection in a report.
+// handoff mode stay whole, but for leases of archived Todos: files keep them outside of
+// any head, as LoopX's import leaves them there. CompatibleName names this projection in a
+// report.
 func Compatible(head []byte) []byte {
 	h := members(head)
-	var todos [][]byte
+	var todos, leases [][]byte
+	archived := map[string]bool{}
 	for _, record := range elements(h["todos"]) {
 		todos = append(todos, carried(record))
+		m := members(record)
+		archived[text(m["todo_id"])] = text(m["archive_state"]) == "archive"
 	}
-	return object(map[string][]byte{"goal_id": h["goal_id"], "handoff_mode": h["handoff_mode"], "leases": h["leases"], "todos": array(todos)})
+	for _, lease := range elements(h["leases"]) {
+		if !archived[text(members(lease)["todo_id"])] {
+			leases = append(leases, lease)
+		}
+	}
+	return object(map[string][]byte{"goal_id": h["goal_id"], "handoff_mode": h["handoff_mode"], "leases": array(leases), "todos": array(todos)})
 }
 
 // CompatibleName is the name of the projection that Compatible makes.
