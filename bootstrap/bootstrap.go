@@ -44,6 +44,7 @@ type Watch func(row authority.Row)
 //
 // When ctx ends, the rows taken so far are made durable and ctx's error is returned.
 func Copy(ctx context.Context, source authority.Auditor, from *authority.Bookmark, to Candidate, watch Watch) (authority.Lineage, error) {
+	source = seen(source)
 	have, digest, err := to.Head(ctx)
 	if err != nil {
 		return authority.Lineage{}, err
