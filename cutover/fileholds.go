@@ -47,7 +47,7 @@ func (f *Flow) planFiles(ctx context.Context, now seen, r Request, p Plan) (Plan
 		}
 		p.Source.Identity, p.Source.Cursor = found.lineage.Identity, found.at.Cursor
 	}
-	others, err := f.holds(ctx, p, found)
+	others, err := f.holdsAgainst(ctx, p, r, found)
 	if err != nil {
 		return p, err
 	}

@@ -25,9 +25,10 @@ func TestFilesToPostgreSQLAndBack(t *testing.T) {
 		request := toServer(r.rig, cutover.CommandFreeze)
 		request.WritersStopped = true
 		r.do(request)
-		for _, command := range []string{cutover.CommandImport, cutover.CommandCompare, cutover.CommandPromote} {
+		for _, command := range []string{cutover.CommandImport, cutover.CommandCompare} {
 			r.do(cutover.Request{Command: command})
 		}
+		r.do(cutover.Request{Command: cutover.CommandPromote, Accept: unrehearsed()})
 		r.authority(authority.KindPostgreSQL)
 		s, err := r.flow.Stores.Open(context.Background(), cutover.Ref{Kind: authority.KindPostgreSQL, Goal: filesGoal, Server: r.flow.Server, Tenant: tenant, Access: cutover.AccessWrite})
 		if err != nil {

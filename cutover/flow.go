@@ -102,6 +102,8 @@ type Flow struct {
 	Registration fence.Registration
 	// Server is the URL of a database server as it was given now, without a password.
 	Server string
+	// Program is this program and its version, which a rehearsal must have been made by.
+	Program string
 }
 
 // Progress is one sign of life of long work.
@@ -126,6 +128,8 @@ type Request struct {
 	WritersStopped bool
 	// MaxStall is the longest write stall a cutover may cause.
 	MaxStall time.Duration
+	// Rehearsal is what a promotion asks of a rehearsal.
+	Rehearsal RehearsalDemand
 	// Principal is whose grant is given or withdrawn.
 	Principal string
 	// Store is the identity of the authority that the operator of upgrade-head verified.

@@ -172,7 +172,7 @@ func TestHeadIsReboundOnAServer(t *testing.T) {
 	r.do(expired(toServer(r, cutover.CommandFreeze)))
 	r.do(cutover.Request{Command: cutover.CommandImport})
 	r.do(cutover.Request{Command: cutover.CommandCompare})
-	r.do(cutover.Request{Command: cutover.CommandPromote})
+	r.do(cutover.Request{Command: cutover.CommandPromote, Accept: unrehearsed()})
 	r.authority(authority.KindPostgreSQL)
 	if reason := r.claims(authority.KindPostgreSQL, "claim-before"); reason != coordination.ReasonLineage {
 		t.Errorf("a claim before rebind: %q", reason)

@@ -162,7 +162,11 @@ func (f *Flow) holds(ctx context.Context, p Plan, found liveSource) ([]Hold, err
 		holds = append(holds, headHolds(found.head, p.GoalID, found.lineage.Identity, f.now())...)
 	}
 	source := manifest.Binding{Kind: p.Source.Kind, Identity: p.Source.Identity, Tenant: p.Source.Tenant}
-	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID, Source: source}, manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}).taken(ctx)
+	goes := manifest.Binding{Kind: p.Target.Kind, Tenant: p.Target.Tenant}
+	if p.Phase == manifest.PhasePlanned { // what an earlier import of this migration left in a server is its own candidate
+		goes.Identity = p.Target.Identity
+	}
+	taken, err := f.side(&manifest.Manifest{MigrationID: p.MigrationID, Source: source}, goes).taken(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (f *Flow) planCutover(ctx context.Context, now seen, r Request) (Plan, erro
 	if p.Target.Elsewhere {
 		return p, refuse(KindRefused, "target_not_promotable", "a selector carries no path: only LoopX's own place can be promoted; use --to sqlite:")
 	}
-	p.Limits = map[string]string{"max_stall_ms": strconv.FormatInt(r.MaxStall.Milliseconds(), 10)}
+	p.Limits = r.Rehearsal.limits(map[string]string{"max_stall_ms": strconv.FormatInt(r.MaxStall.Milliseconds(), 10)})
 	p.Effects = []string{
 		"copy the history into a candidate while the source stays live, and compare all of it",
 		"hold LoopX's locks and publish a frozen selector: the write stall begins",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"strconv"
 	"sync"
@@ -199,6 +200,7 @@ func (f *Flow) identify(r Request) (manifest.Command, authority.Digest, error) {
 	if r.Store != "" {
 		arguments["store_identity"] = string(r.Store)
 	}
+	maps.Copy(arguments, r.Rehearsal.arguments())
 	for _, a := range r.Accept {
 		arguments["accept "+a.Hold+":"+a.Record] = a.Owner + ": " + a.Reason
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
@@ -28,8 +29,17 @@ func (r *rig) onServer() {
 }
 
 func toServer(r *rig, command string) cutover.Request {
-	return cutover.Request{Command: command, To: cutover.Target{Kind: authority.KindPostgreSQL, Path: r.flow.Server, Tenant: tenant},
+	request := cutover.Request{Command: command, To: cutover.Target{Kind: authority.KindPostgreSQL, Path: r.flow.Server, Tenant: tenant},
 		Accept: []manifest.Accepted{{Hold: "needs_service_runtime", Record: tenant, Owner: "ops", Reason: "the service runtime is there"}}}
+	if command == cutover.CommandCutover {
+		request.Accept = append(request.Accept, unrehearsed()...)
+	}
+	return request
+}
+
+// unrehearsed accepts a promotion into a server that nobody rehearsed: it is a test.
+func unrehearsed() []manifest.Accepted {
+	return []manifest.Accepted{{Hold: cutover.HoldRehearsalMissing, Record: "postgresql", Owner: "ops", Reason: "it is a test"}}
 }
 
 // forwardToServer promotes the Goal from wherever it is to the server.
@@ -38,7 +48,7 @@ func (r *rig) forwardToServer() {
 	r.do(toServer(r, cutover.CommandFreeze))
 	r.do(cutover.Request{Command: cutover.CommandImport})
 	r.do(cutover.Request{Command: cutover.CommandCompare})
-	r.do(cutover.Request{Command: cutover.CommandPromote})
+	r.do(cutover.Request{Command: cutover.CommandPromote, Accept: unrehearsed()})
 	r.authority(authority.KindPostgreSQL)
 }
 
@@ -59,6 +69,22 @@ func TestFileToPostgreSQLAndBack(t *testing.T) {
 			t.Fatalf("head %s, %v, want %s", head.Cursor, err, want)
 		}
 	}
+}
+
+// What an import of a live source left in the server is this migration's own candidate,
+// and in nobody's way.
+func TestPreCopyToPostgreSQL(t *testing.T) {
+	r := newRig(t, "goal-file-v1")
+	r.onServer()
+	r.do(toServer(r, cutover.CommandImport))
+	r.commits(authority.KindFile, "meanwhile", 3)
+	request := toServer(r, cutover.CommandCutover)
+	request.MaxStall = time.Minute
+	r.do(request)
+	r.authority(authority.KindPostgreSQL)
+	r.receipts(authority.KindPostgreSQL, "goal-file-v1")
+	r.do(onlyRollback())
+	r.authority(authority.KindFile)
 }
 
 func TestSQLiteToPostgreSQLAndBack(t *testing.T) {

@@ -53,7 +53,7 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	}
 	p.source = &found.proof
 	p.Source = PlanSide{Kind: now.verdict.Kind, Identity: found.lineage.Identity, Tenant: f.liveSide(now).Tenant, Cursor: found.at.Cursor, Revision: found.at.Revision}
-	holds, err := f.holds(ctx, p, found)
+	holds, err := f.holdsAgainst(ctx, p, r, found)
 	if err != nil {
 		return p, err
 	}
@@ -244,7 +244,12 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 		"publish the selector: provider " + string(m.Target.Kind) + ", " + string(m.Target.Identity),
 		"read both whole histories again",
 	}
-	return p, nil
+	rehearsal, err := f.rehearsalHolds(ctx, p, r.Rehearsal, f.source(m).home(AccessUntouched))
+	if err != nil {
+		return p, err
+	}
+	p.Holds, p.Limits = append(p.Holds, rehearsal...), r.Rehearsal.limits(p.Limits)
+	return p, accept(p.Holds, r.Accept)
 }
 
 func probed(fence *manifest.Fence) bool {
@@ -322,6 +327,7 @@ func (f *Flow) executeLine(r Request, p Plan, digest string) []string {
 	if r.MaxStall != 0 {
 		line = append(line, "--max-stall", r.MaxStall.String())
 	}
+	line = append(line, r.Rehearsal.line()...)
 	if r.Parity.MinimumOperations != 0 {
 		line = append(line, "--minimum-operations", strconv.FormatUint(r.Parity.MinimumOperations, 10))
 	}

@@ -344,6 +344,9 @@ func (f *Flow) intend(w *work, plan Plan, digest string, fingerprint authority.D
 			return err
 		}
 	}
+	if given := w.request.Rehearsal.Given; given != nil {
+		w.evidence["rehearsal"] = given.Digest.String()
+	}
 	for _, a := range plan.Accepted {
 		a.OperationID = w.request.OperationID
 		w.m.Accepted = append(w.m.Accepted, a)

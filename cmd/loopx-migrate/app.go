@@ -38,7 +38,7 @@ func (e *env) commands() []*cli.Command {
 		e.demoCommand(), e.inspectCommand(), e.freezeCommand(), e.importCommand(), e.compareCommand(), e.promoteCommand(),
 		e.cutoverCommand(), e.statusCommand(), e.resumeCommand(), e.abortCommand(), e.rollbackCommand(), e.projectCommand(), e.exportCommand(),
 		e.verifyCommand(), e.manifestCommand(), e.upgradeHeadCommand(), e.rebindCommand(), e.grantCommand(), e.revokeCommand(), e.grantsCommand(), e.pgCommand(),
-		e.reportCommand(), e.evidenceCommand(), e.ladderCommand(), e.canaryCommand(),
+		e.rehearseCommand(), e.reportCommand(), e.evidenceCommand(), e.ladderCommand(), e.canaryCommand(),
 		e.versionCommand(), e.completionCommand(), e.probeWriterCommand(), e.canaryAgentCommand(),
 	}
 	for _, command := range all {

@@ -201,7 +201,7 @@ var crossings = []crossing{
 	{name: "files-cutover-server", files: true, server: true, sampled: true, run: filesToServer, ends: "postgresql", undo: "legacy"},
 	{name: "files-rollback-server", files: true, server: true, sampled: true, setup: [][]string{filesToServer}, run: filesRollback, ends: "legacy", undo: "postgresql"},
 	{name: "import-server", server: true, setup: [][]string{toServer("freeze")}, run: []string{"import"}, undo: "file"},
-	{name: "promote-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"promote"}, ends: "postgresql", undo: "file"},
+	{name: "promote-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: unrehearsedPromote, ends: "postgresql", undo: "file"},
 	{name: "abort-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "rollback-server", server: true, setup: [][]string{toServer("cutover", "--max-stall", "1m")}, run: []string{"rollback"}, ends: "file", undo: "postgresql"},
 }
@@ -216,8 +216,15 @@ var (
 		"--accept", "legacy_read_only_in_loopx_2_1:" + fixture.HistoryGoal, "--owner", "ops", "--reason", "known"}
 )
 
-// toServer moves to the server, whatever LoopX's plain command line can open.
+// unrehearsedPromote promotes into a server what nobody rehearsed.
+var unrehearsedPromote = []string{"promote", "--accept", "rehearsal_missing:postgresql", "--owner", "ops", "--reason", "it is a test"}
+
+// toServer moves to the server, whatever LoopX's plain command line can open and although
+// nobody rehearsed it.
 func toServer(command string, more ...string) []string {
+	if command == "cutover" {
+		more = append([]string{"--accept", "rehearsal_missing:postgresql"}, more...)
+	}
 	return append([]string{command, "--to", "postgres", "--accept", "needs_service_runtime:harbour", "--owner", "ops", "--reason", "it is there"}, more...)
 }
 

@@ -53,6 +53,14 @@ func (s *story) accepted() []manifest.Accepted {
 	return []manifest.Accepted{{Hold: "needs_service_runtime", Record: demoTenant, Owner: "demo", Reason: "the goal is disposable"}}
 }
 
+// unrehearsed is what the story accepts at the promotion: it is a rehearsal itself.
+func (s *story) unrehearsed() []manifest.Accepted {
+	if s.to.Kind != authority.KindPostgreSQL {
+		return nil
+	}
+	return []manifest.Accepted{{Hold: cutover.HoldRehearsalMissing, Record: string(s.to.Kind), Owner: "demo", Reason: "the goal is disposable"}}
+}
+
 // targetRef is the target's store at LoopX's own place.
 func (s *story) targetRef() cutover.Ref {
 	ref := ownRef(s.flow.Place, s.to.Kind)

@@ -89,7 +89,7 @@ func (s *story) compare(ctx context.Context) error {
 }
 
 func (s *story) promote(ctx context.Context) error {
-	_, done, took, err := s.run(ctx, cutover.Request{Command: cutover.CommandPromote})
+	_, done, took, err := s.run(ctx, cutover.Request{Command: cutover.CommandPromote, Accept: s.unrehearsed()})
 	if err != nil {
 		return err
 	}

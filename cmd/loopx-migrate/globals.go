@@ -196,11 +196,16 @@ func (e *env) flow(g globals) (*cutover.Flow, *meter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return e.flowAt(g, h)
+}
+
+// flowAt is the migration of a Goal that lives somewhere else than the flags say: a copy.
+func (e *env) flowAt(g globals, h home) (*cutover.Flow, *meter, error) {
 	watch := e.meter(g)
 	return &cutover.Flow{
 		Place: h.place, Folder: manifest.Open(h.place), Stores: e.stores, Probes: e.probes(g, h), Clock: e.now,
 		Principal: g.who, Actor: g.actor, Watch: watch.watch, LockWait: g.lockTimeout, Registration: h.registration,
-		Server: g.postgres,
+		Server: g.postgres, Program: programOf(environment()),
 	}, watch, nil
 }
 

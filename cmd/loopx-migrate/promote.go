@@ -10,9 +10,20 @@ func (e *env) promoteCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "promote",
 		Usage:  "make the verified candidate the authority",
-		Flags:  executeFlags(),
-		Action: e.action(e.plainStep),
+		Flags:  append(append(rehearsalFlags(), executeFlags()...), ownedFlags()...),
+		Action: e.action(e.promote),
 	}
+}
+
+func (e *env) promote(ctx context.Context, c *cli.Context, g globals) (*answer, error) {
+	r, err := e.request(c)
+	if err != nil {
+		return nil, err
+	}
+	if r.Rehearsal, err = demandOf(c); err != nil {
+		return nil, err
+	}
+	return e.step(ctx, g, r)
 }
 
 func (e *env) abortCommand() *cli.Command {

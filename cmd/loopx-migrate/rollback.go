@@ -29,7 +29,7 @@ func (e *env) cutoverCommand() *cli.Command {
 			&cli.StringFlag{Name: "to", Usage: "the target's `URL`, sqlite:"},
 			writersStoppedFlag(),
 			&cli.DurationFlag{Name: "max-stall", Value: time.Second, Usage: "the longest write stall that may be caused"},
-		}, append(acceptFlags(), executeFlags()...)...),
+		}, append(append(rehearsalFlags(), acceptFlags()...), executeFlags()...)...),
 		Action: e.action(e.cutover),
 	}
 }
@@ -42,6 +42,9 @@ func (e *env) cutover(ctx context.Context, c *cli.Context, g globals) (*answer, 
 	r.WritersStopped = c.Bool("writers-stopped")
 	if r.MaxStall = c.Duration("max-stall"); r.MaxStall <= 0 {
 		return nil, usage("flag_value", "--max-stall must be more than nothing")
+	}
+	if r.Rehearsal, err = demandOf(c); err != nil {
+		return nil, err
 	}
 	return e.stepTo(ctx, c, g, r)
 }

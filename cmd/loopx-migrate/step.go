@@ -28,8 +28,12 @@ func executeFlags() []cli.Flag {
 
 // acceptFlags belong to commands that holds may stand against.
 func acceptFlags() []cli.Flag {
+	return append([]cli.Flag{&cli.StringFlag{Name: "through", Usage: "with --execute over a live source: the `CURSOR` that the preview bound"}}, ownedFlags()...)
+}
+
+// ownedFlags accept a hold by name.
+func ownedFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "through", Usage: "with --execute over a live source: the `CURSOR` that the preview bound"},
 		&cli.StringSliceFlag{Name: "accept", Usage: "accept one hold by name, `CODE:RECORD` (may stand more than once)"},
 		&cli.StringFlag{Name: "owner", Usage: "with --accept: `NAME` of who answers for it"},
 		&cli.StringFlag{Name: "reason", Usage: "with --accept: `WHY`"},

@@ -1,0 +1,285 @@
+package rehearsal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/cutover"
+	"github.com/loopx-project/loopx-migrate/evidence"
+	"github.com/loopx-project/loopx-migrate/legacy"
+	"github.com/loopx-project/loopx-migrate/parity"
+)
+
+// Names of the checks that are made here.
+const (
+	checkAnswers = "answers"  // what each operation of the work came to
+	checkWayBack = "way_back" // what a rollback brought back, against the control
+)
+
+// by says who checked.
+const (
+	byParity    = "parity"
+	byRehearsal = "rehearsal"
+)
+
+// sizeOf tells how many bytes a store keeps, where it is files.
+func sizeOf(ref cutover.Ref) func() (int64, error) {
+	if ref.Path == "" {
+		return nil
+	}
+	return func() (size int64, err error) {
+		for _, suffix := range []string{"", "-wal"} {
+			info, err := os.Stat(ref.Path + suffix)
+			if errors.Is(err, os.ErrNotExist) && suffix != "" {
+				return size, nil
+			}
+			if err != nil {
+				return size, err
+			}
+			size += info.Size()
+		}
+		return size, nil
+	}
+}
+
+// opened is an arm of a comparison with what has to be closed behind it.
+type opened struct {
+	parity.Arm
+	store cutover.History
+	view  authority.View
+}
+
+func (o *opened) close() error {
+	var err error
+	if o.view != nil {
+		err = o.view.Close()
+	}
+	if o.store != nil {
+		err = errors.Join(err, o.store.Close())
+	}
+	return err
+}
+
+// look views a store for a comparison.
+func (r *run) look(ctx context.Context, name string, ref cutover.Ref) (o *opened, err error) {
+	o = &opened{Arm: parity.Arm{Name: name}}
+	if o.store, err = r.Stores.Open(ctx, ref); err != nil {
+		return o, err
+	}
+	if o.view, err = o.store.View(ctx); err != nil {
+		return o, err
+	}
+	if ref.Kind == authority.KindLegacy {
+		o.Head = func(ctx context.Context) (authority.Canonical, error) {
+			head, err := o.view.Load(ctx)
+			return head.Projection, err
+		}
+		return o, nil
+	}
+	o.View, o.CheckCommit = o.view, o.store.CheckCommit
+	if view, able := o.view.(interface {
+		CheckCommit(context.Context, authority.CommitRequest) error
+	}); able {
+		o.CheckCommit = view.CheckCommit
+	}
+	return o, nil
+}
+
+// compare holds the arms against each other after the work: the stores exactly, the
+// legacy files through what Markdown carries, and what each operation came to.
+func (r *run) compare(ctx context.Context) error {
+	start := r.since()
+	r.compareAnswers()
+	var stores []*arm
+	var files *arm
+	for _, a := range r.standing() {
+		if a.kind == authority.KindLegacy {
+			files = a
+			continue
+		}
+		stores = append(stores, a)
+	}
+	if len(stores) >= 2 {
+		if err := r.compareArms(ctx, stores, false); err != nil {
+			return err
+		}
+	}
+	if files != nil && len(stores) > 0 {
+		if err := r.compareArms(ctx, append(slices.Clone(stores[:min(2, len(stores))]), files), true); err != nil {
+			return err
+		}
+	}
+	r.report.Phases = append(r.report.Phases, evidence.Phase{Arm: "all", Name: "compare", StartMillis: start, DurationMillis: r.since() - start})
+	return nil
+}
+
+// compareArms compares two or three arms, through files where one of them is.
+func (r *run) compareArms(ctx context.Context, arms []*arm, throughFiles bool) (err error) {
+	var compared []parity.Arm
+	var names []string
+	for _, a := range arms {
+		o, err := r.look(ctx, a.name, r.homeOf(a.at, a.kind, cutover.AccessUntouched))
+		defer func() { _ = o.close() }() // it was only read
+		if err != nil {
+			return r.unreadable(ctx, a, err)
+		}
+		if throughFiles {
+			o.Projection, o.Compatible = legacy.CompatibleName, func(head authority.Canonical) authority.Canonical { return legacy.Compatible(head) }
+		}
+		if lineage := o.view.Lineage(); a.kind != authority.KindLegacy {
+			a.facts.Events, a.facts.Receipts, a.facts.Bytes = lineage.Events, lineage.Receipts, lineage.Bytes
+		}
+		compared, names = append(compared, o.Arm), append(names, a.name)
+	}
+	report, err := parity.Compare(ctx, compared, parity.Options{})
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	r.imported = arms[0].base
+	r.take(report, names, "")
+	r.describe(report, throughFiles)
+	return nil
+}
+
+// verdict puts a check into the report, without what each import of legacy files writes
+// of itself into its own row: the digest of the plan that it was made by, which names its
+// target. Nothing else of that row is let pass, its projection least of all.
+func (r *run) verdict(v evidence.CheckVerdict) parity.Outcome {
+	own := []string{"events[0].import_plan_sha256", "receipts[0].import_plan_sha256"}
+	rest := slices.DeleteFunc(slices.Clone(v.Differences), func(d parity.Difference) bool {
+		whole := d.Code == "lineage_differs" && d.Field == "logical_sha256" // which that row enters
+		return r.kind == authority.KindLegacy && (whole || d.Cursor == r.imported && slices.Contains(own, d.Field))
+	})
+	if let := uint64(len(v.Differences) - len(rest)); let > 0 {
+		v.Differences, v.Total = rest, v.Total-let
+		v.Notes = append(v.Notes, "the plan digest in each arm's own import was not compared")
+		if v.Outcome == parity.Differs && v.Total == 0 {
+			v.Outcome = parity.Equal
+		}
+	}
+	r.report.Verdicts = append(r.report.Verdicts, v)
+	return v.Outcome
+}
+
+// unreadable records an arm that could not be looked at.
+func (r *run) unreadable(ctx context.Context, a *arm, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	a.failed = true
+	refusal := cutover.AsRefusal(err)
+	r.report.Verdicts = append(r.report.Verdicts, evidence.CheckVerdict{By: byRehearsal, Check: "arm_readable", Arms: []string{a.name}, Outcome: parity.Failed,
+		Total: 1, Differences: []parity.Difference{{Code: "arm_unreadable", Arm: a.name, Values: map[string]string{a.name: refusal.Reason}}}})
+	return nil
+}
+
+// take puts a comparison's checks into the report.
+func (r *run) take(report parity.Report, names []string, prefix string) (equal bool) {
+	equal = true
+	for _, c := range report.Checks {
+		outcome := r.verdict(evidence.CheckVerdict{By: byParity, Check: prefix + string(c.Name), Arms: names, Outcome: c.Outcome,
+			Compared: c.Compared, Total: c.Total, Differences: c.Differences, Notes: c.Notes})
+		equal = equal && (outcome == parity.Equal || outcome == parity.NotCompared)
+	}
+	return equal
+}
+
+// describe takes what a comparison learnt of each arm.
+func (r *run) describe(report parity.Report, throughFiles bool) {
+	for _, facts := range report.Arms {
+		i := slices.IndexFunc(r.arms, func(a *arm) bool { return a.name == facts.Name })
+		if i < 0 || throughFiles && facts.Kind != authority.KindLegacy {
+			continue
+		}
+		f := &r.arms[i].facts
+		f.Projection, f.Format, f.Identity, f.Cursor, f.Transactions = facts.Projection, facts.Format, facts.Identity, facts.Cursor, facts.Transactions
+		if facts.Head != nil {
+			f.HeadDigest = *facts.Head
+		}
+		if facts.Logical != nil {
+			f.LogicalDigest = *facts.Logical
+		}
+		f.ReceiptsCompared, f.RowsScanned = report.Check(parity.CheckReceipts).Compared, report.Check(parity.CheckScans).Compared
+	}
+}
+
+// compareAnswers holds what each operation came to in each arm against the others. The
+// files give no cursors and cannot be asked everything.
+func (r *run) compareAnswers() {
+	v := evidence.CheckVerdict{By: byRehearsal, Check: checkAnswers, Outcome: parity.Equal}
+	for _, a := range r.standing() {
+		v.Arms = append(v.Arms, a.name)
+	}
+	for i, o := range r.load.Operations {
+		values := map[string]string{}
+		for _, a := range r.standing() {
+			answer := a.work.answers[i]
+			if answer != "not_asked" {
+				values[a.name] = answer
+			}
+		}
+		v.Compared++
+		if arm, same := oddOf(values); !same {
+			v.Total++
+			v.Outcome = parity.Differs
+			v.Differences = append(v.Differences, parity.Difference{Code: "answer_differs", Arm: arm, OperationID: o.ID, TodoID: o.TodoID, Values: values})
+		}
+	}
+	const listed = 20
+	v.Differences = v.Differences[:min(len(v.Differences), listed)]
+	r.report.Verdicts = append(r.report.Verdicts, v)
+}
+
+// oddOf is the one arm whose value differs from that of all others, of which there are at
+// least two. A value without a cursor is the same as one with.
+func oddOf(values map[string]string) (odd string, same bool) {
+	voices := map[string][]string{}
+	for arm, value := range values {
+		voices[value] = append(voices[value], arm)
+	}
+	if plain := voices["applied"]; len(plain) > 0 && len(voices) == 2 {
+		for value := range voices {
+			if bytes.HasPrefix([]byte(value), []byte("applied +")) {
+				return "", true
+			}
+		}
+	}
+	if len(voices) < 2 {
+		return "", true
+	}
+	for _, arms := range voices {
+		if len(arms) == 1 && len(voices) == 2 && len(values) >= 3 {
+			odd = arms[0]
+		}
+	}
+	return odd, false
+}
+
+// testify lets the witness read what the arms hold now.
+func (r *run) testify(ctx context.Context) error {
+	if r.Witness == nil {
+		return nil
+	}
+	start := r.since()
+	var arms []Standing
+	for _, a := range r.standing() {
+		if a.kind != authority.KindLegacy {
+			arms = append(arms, Standing{Name: a.name, Ref: r.homeOf(a.at, a.kind, cutover.AccessUntouched), Base: a.base, Whole: r.kind != authority.KindLegacy})
+		}
+	}
+	said, err := r.Witness.Testify(ctx, arms)
+	if err != nil {
+		return err
+	}
+	for _, v := range said.Verdicts {
+		r.verdict(v)
+	}
+	r.report.Planted = append(r.report.Planted, said.Planted...)
+	r.report.NotChecked = append(r.report.NotChecked, said.NotChecked...)
+	r.report.Phases = append(r.report.Phases, evidence.Phase{Arm: "all", Name: "witness", StartMillis: start, DurationMillis: r.since() - start})
+	return nil
+}
