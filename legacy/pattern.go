@@ -14,10 +14,16 @@ func pattern(text string) *expression {
 	return &expression{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }
 
-func (e *expression) MatchString(s string) bool            { return e.get().MatchString(s) }
+// MatchString is that of regexp.Regexp.
+func (e *expression) MatchString(s string) bool { return e.get().MatchString(s) }
+
+// FindStringSubmatch is that of regexp.Regexp.
 func (e *expression) FindStringSubmatch(s string) []string { return e.get().FindStringSubmatch(s) }
+
+// ReplaceAllString is that of regexp.Regexp.
 func (e *expression) ReplaceAllString(s, with string) string {
 	return e.get().ReplaceAllString(s, with)
 }
 
+// FindString is that of regexp.Regexp.
 func (e *expression) FindString(s string) string { return e.get().FindString(s) }

@@ -313,6 +313,17 @@ func probeEvidence(l *climber) standing {
 	return pass("timings.json was named")
 }
 
+func probeRehearsal(l *climber) standing {
+	g := l.goal()
+	before, result := g.tree(), g.dir+"/rehearsal.json"
+	r := g.run("rehearse", "--operations", "12", "--out", result)
+	must(r.Exit == 0, "it answered %d %s: %s", r.Exit, r.ReasonCode, r.Sentence)
+	must(g.tree() == before, "it changed the goal")
+	g.answers(0, "done", "report", "--rehearsal", result, "--to", g.dir+"/rehearsed")
+	must(l.run("evidence", "verify", g.dir+"/rehearsed").Exit == 0, "the bundle of its result is refused")
+	return pass("and its result is evidence")
+}
+
 func probeUnreachable(l *climber) standing {
 	g := l.goal()
 	r := l.run("--runtime-root="+g.dir+"/nowhere", "--goal-id="+demoGoal, "inspect")

@@ -44,7 +44,7 @@ var rungs = []rung{
 	{id: "heads.upgrade", claim: "a head of schema v0 is upgraded in one transaction", source: "docs/command-line.md", command: "upgrade-head", untried: "the disposable goal's head has no binding to be upgraded with; its tests try it"},
 	{id: "heads.rebind", claim: "a store binding is renewed after a migration", source: "docs/command-line.md", command: "rebind", untried: "its tests try it"},
 	{id: "legacy.project", claim: "a promoted Goal is shown as Markdown", source: "docs/legacy.md", command: "project", untried: "its tests try it"},
-	{id: "rehearse", claim: "the whole cutover runs on disposable copies with three arms", source: "docs/evidence.md", command: "rehearse"},
+	{id: "rehearse", claim: "the whole cutover and its way back run on disposable copies, the source untouched", source: "docs/rehearsal.md", command: "rehearse", probe: probeRehearsal},
 	{id: "read", claim: "one Todo is read from a candidate only while it equals the source", source: "README", command: "read"},
 	{id: "canary", claim: "two agents work on a disposable promoted Goal", source: "README", command: "canary", probe: probeCanary},
 	{id: "qualify", claim: "capacity is qualified", source: "README", command: "qualify"},
