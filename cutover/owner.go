@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/moby/sys/user"
 )
 
 // Kinds of principals, as prefixes of their names: an operating-system user by name, or
@@ -39,13 +40,19 @@ func ownerOf(path string) (string, error) {
 	return userName(strconv.FormatUint(uint64(stat.Uid), 10)), nil
 }
 
-// userName is the principal of a user id. A user without a name is known by number.
+// userName is the principal of a user id. A user without a name is known by number. The
+// names are those of /etc/passwd, and not os/user's: without cgo that package takes $USER
+// for the name of a process whose user id has none there, so that anybody could be the owner.
 func userName(uid string) string {
-	u, err := user.LookupId(uid)
-	if err != nil || u.Username == "" {
+	number, err := strconv.Atoi(uid)
+	if err != nil {
 		return principalUser + "#" + uid
 	}
-	return principalUser + u.Username
+	u, err := user.LookupUid(number)
+	if err != nil || u.Name == "" {
+		return principalUser + "#" + uid
+	}
+	return principalUser + u.Name
 }
 
 var (
@@ -71,13 +78,12 @@ func ParsePrincipal(text string) (string, error) {
 		}
 		return userName(uid), nil
 	}
-	u, err := user.Lookup(name)
-	var unknown user.UnknownUserError
+	u, err := user.LookupUser(name)
 	switch {
-	case errors.As(err, &unknown):
+	case errors.Is(err, user.ErrNoPasswdEntries):
 		return "", refuse(KindRefused, "principal_unknown", "this host knows no user %q; give its number as os:#UID; nothing was changed", name)
 	case err != nil:
 		return "", err
 	}
-	return userName(u.Uid), nil
+	return userName(strconv.Itoa(u.Uid)), nil
 }

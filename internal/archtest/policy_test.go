@@ -69,6 +69,7 @@ var libraries = []library{
 	{"github.com/olekukonko/tablewriter", "cmd/...", "tables are for people; below cmd there are values"},
 	{"github.com/sergi/go-diff", "parity", "a text difference explains a mismatch and decides nothing"},
 	{"github.com/google/uuid", "...", "LoopX's names of temporary files, locks and migrations hold UUIDs"},
+	{"github.com/moby/sys/user", "cutover", "who a user id is says /etc/passwd; os/user without cgo believes $USER"},
 	{"golang.org/x/sys", "...", "flock, renameat2 and statfs, which package os does not offer"},
 	{"pgregory.net/rapid", "store/storetest internal/fixture", "the suite that stores are tested with draws histories"},
 	{"github.com/schollz/progressbar/v3", "cmd/...", "a bar is for somebody who watches a terminal"},
