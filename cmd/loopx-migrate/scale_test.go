@@ -17,7 +17,8 @@ import (
 )
 
 // A Goal of 2,000 Todos, at least 300 leases and 3,000 transactions is rehearsed on three
-// arms. What it took is in the result, which LOOPX_MIGRATE_SCALE_OUT may name.
+// arms. What it took is in the result, which LOOPX_MIGRATE_SCALE_OUT may name. Operations
+// are few: for each of them the control reads and writes its whole journal, as LoopX does.
 func TestRehearseAtScale(t *testing.T) {
 	program := buildProgram(t, "scale")
 	const transactions, todos, text = 3000, 2000, 60
@@ -58,7 +59,7 @@ func TestRehearseAtScale(t *testing.T) {
 	}
 	before := fixture.TreeHash(t, runtime)
 	began := time.Now()
-	cmd := exec.Command(program, "--runtime-root", runtime, "--goal-id", fixture.HistoryGoal, "--progress", "plain", "rehearse", "--arms", "sqlite,postgresql", "--out", out)
+	cmd := exec.Command(program, "--runtime-root", runtime, "--goal-id", fixture.HistoryGoal, "--progress", "plain", "rehearse", "--operations", "40", "--arms", "sqlite,postgresql", "--out", out)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	failed := cmd.Run()
 	took := time.Since(began)
