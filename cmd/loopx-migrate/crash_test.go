@@ -320,6 +320,8 @@ func undisturbed(t *testing.T, c crossing, from *site) []string {
 // Every durable effect of every command is broken in every way: the process is
 // killed before it, killed in the middle of a write, or the effect fails. Each time
 // what is seen from outside holds, status says it, and the Goal can be led out.
+// In a short run the order of all effects is still compared with the published one; broken
+// are those that change a store, the selector or the record, and one of shortStride others.
 func TestEveryEffectBroken(t *testing.T) {
 	for _, c := range append(crossings, between...) {
 		t.Run(c.name, func(t *testing.T) {
@@ -332,8 +334,13 @@ func TestEveryEffectBroken(t *testing.T) {
 			}
 			for i, name := range names {
 				faults := c.faultsOf(i+1, name)
-				if len(faults) > 0 {
-					published.effects = append(published.effects, name)
+				if len(faults) == 0 {
+					continue
+				}
+				published.effects = append(published.effects, name)
+				if testing.Short() && !turns(name) && i%shortStride != 0 {
+					published.left = append(published.left, remains{untried: true})
+					continue
 				}
 				for _, fault := range faults {
 					s, drop := from.copy()
@@ -351,6 +358,8 @@ func TestEveryEffectBroken(t *testing.T) {
 		})
 	}
 }
+
+const shortStride = 11
 
 // faultsOf is how an effect is broken. What fails or is torn on other pages in the same
 // way is only killed at on these: files beside a server, and locks beside legacy files.

@@ -11,7 +11,10 @@ import (
 )
 
 // remains is what a kill leaves: who accepts writes, and what status says.
-type remains struct{ accepts, state, phase string }
+type remains struct {
+	accepts, state, phase string
+	untried               bool // not killed at in a short run
+}
 
 // matrix is the crash matrix of one command: its durable effects in order, and what
 // a kill right before each of them leaves behind. docs/crash-matrix.md is made of it.
@@ -26,6 +29,9 @@ type matrix struct {
 // it is rewritten.
 func (m matrix) compare(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "crash-matrix", m.command+".md")
+	if *update && testing.Short() {
+		t.Fatal("a short run knows too little to rewrite the crash matrix")
+	}
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,10 +41,26 @@ func (m matrix) compare(t *testing.T) {
 		}
 	}
 	published, err := os.ReadFile(path)
-	if err != nil || string(published) != m.text() {
+	if err != nil || !agrees(string(published), m.text()) {
 		t.Errorf("docs/crash-matrix/%s.md is not what was found (%v); run make golden and read the difference. Found:\n%s", m.command, err, m.text())
 	}
 }
+
+// agrees compares line by line: of an effect that was not tried, found has the beginning.
+func agrees(published, found string) bool {
+	want, got := strings.Split(published, "\n"), strings.Split(found, "\n")
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range got {
+		if began, cut := strings.CutSuffix(got[i], untried); got[i] != want[i] && !(cut && strings.HasPrefix(want[i], began)) {
+			return false
+		}
+	}
+	return true
+}
+
+const untried = " (not tried)"
 
 func (m matrix) text() string {
 	var b strings.Builder
@@ -51,6 +73,10 @@ func (m matrix) text() string {
 	for i, effect := range m.effects {
 		number, rest, _ := strings.Cut(effect, " ")
 		left := m.left[i]
+		if left.untried {
+			fmt.Fprintf(&b, "| %s | `%s` |%s\n", number, rest, untried)
+			continue
+		}
 		accepts, status := left.accepts, left.state
 		if accepts == "" {
 			accepts = "nobody"
