@@ -12,7 +12,9 @@ import (
 type Inspection struct {
 	Observation fence.Observation
 	Verdict     fence.Verdict
-	Stores      []StoreInspection
+	// FenceLost is set where the frozen selector of the migration that goes on is gone.
+	FenceLost bool
+	Stores    []StoreInspection
 	// Legacy are the legacy files, where they are the authority and could be found.
 	Legacy *legacy.Goal
 	Holds  []Hold
@@ -36,7 +38,7 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	seen := Inspection{Observation: now.observation, Verdict: now.verdict}
+	seen := Inspection{Observation: now.observation, Verdict: now.verdict, FenceLost: now.fenceLost()}
 	for kind, there := range map[authority.Kind]bool{authority.KindFile: now.observation.Journal, authority.KindSQLite: now.observation.Database} {
 		if !there {
 			continue

@@ -46,7 +46,7 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	case m != nil && m.Intent != nil:
 		s.State = "unfinished"
 		s.Next = []string{CommandResume}
-	case m != nil && behindFence(m.Phase) && !ours(now.observation.Selector, m):
+	case now.fenceLost():
 		s.State = "fence_lost"
 		s.Next = []string{CommandAbort}
 	case now.verdict.Blocked && (m == nil || now.verdict.Migration != m.MigrationID):
@@ -57,6 +57,13 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 		s.Next = []string{CommandAbort}
 	}
 	return s, err
+}
+
+// fenceLost reports whether the frozen selector that a migration is behind is not there
+// any more: nothing keeps writers out then.
+func (now seen) fenceLost() bool {
+	m := now.snap.Manifest
+	return m != nil && m.Intent == nil && behindFence(m.Phase) && !ours(now.observation.Selector, m)
 }
 
 // behindFence reports whether the Goal has to be frozen in a phase.

@@ -21,7 +21,8 @@ func (e *env) inspectCommand() *cli.Command {
 }
 
 // inspect changes nothing. It exits with 0 if nothing stands against a migration, 3
-// with the first hold or defect, and 6 when no store is the authority.
+// with the first hold or defect, and 6 when no store is the authority or
+// the fence of a migration is gone.
 func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, error) {
 	flow, meter, err := e.flow(g)
 	if err != nil {
@@ -64,11 +65,15 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 }
 
 // standsAgainst is the refusal that an inspection ends with, nil when nothing stands
-// against a migration: a blocked authority before a defect, a defect before a hold.
+// against a migration: a blocked authority or a lost fence before a defect, a
+// defect before a hold.
 func standsAgainst(a *answer, seen cutover.Inspection) error {
 	if seen.Verdict.Blocked {
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: seen.Verdict.Reason, Next: []string{"status"},
 			Sentence: "no store is the authority now: " + seen.Verdict.Detail}
+	}
+	if seen.FenceLost {
+		return fenceLost()
 	}
 	for _, s := range seen.Stores {
 		if s.Defect != nil {

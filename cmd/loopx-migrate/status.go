@@ -65,9 +65,9 @@ func (e *env) watchStatus(ctx context.Context, g globals, every time.Duration) (
 	}
 }
 
-// statusOnce looks afresh. It exits with 6 when a step is unfinished or no store is
-// the authority without a migration of ours being the reason, and with 3 when a
-// retired store was written to.
+// statusOnce looks afresh. It exits with 6 when a step is unfinished, the fence is
+// gone, or no store is the authority without a migration of ours being the reason, and
+// with 3 when a retired store was written to.
 func (e *env) statusOnce(ctx context.Context, g globals) (*answer, error) {
 	flow, meter, err := e.flow(g)
 	if err != nil {
@@ -101,6 +101,8 @@ func unsound(s cutover.Status) error {
 		i := s.Manifest.Intent
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: "step_unfinished", Next: s.Next,
 			Sentence: fmt.Sprintf("%s was begun by operation %s and did not finish", i.Command, i.OperationID)}
+	case s.State == "fence_lost":
+		return fenceLost()
 	case s.State == "blocked":
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: s.Verdict.Reason, Next: s.Next,
 			Sentence: "no store is the authority now: " + s.Verdict.Detail}
@@ -109,6 +111,12 @@ func unsound(s cutover.Status) error {
 			Sentence: fmt.Sprintf("a store that was retired was written to: %s", s.Tripped[0].Detail)}
 	}
 	return nil
+}
+
+// fenceLost is how status and inspect end when nothing keeps writers out any more.
+func fenceLost() *cutover.Refusal {
+	return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: "fence_lost", Next: []string{cutover.CommandAbort},
+		Sentence: "the frozen selector of the migration that goes on is gone, and nobody keeps writers out"}
 }
 
 func migrationFacts(m *manifest.Manifest) map[string]any {
