@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/loopx-project/loopx-migrate/cutover"
+	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
 // TestTablesFit: whatever stands in a table, on a terminal no line is wider than 80
@@ -98,5 +99,20 @@ func TestWrap(t *testing.T) {
 	}
 	if got := wrap("abcdefghij kl", 4); got != "abcd\nefgh\nij\nkl" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A step proves one cursor, whatever else its facts name: a cutover copied through the
+// same one that it ended at, an import may have copied less.
+func TestProvedCursorIsOne(t *testing.T) {
+	for want, facts := range map[string]map[string]string{
+		"cursor 231": {"cursor": "231", "copied_through": "231"},
+		"cursor 230": {"copied_through": "230"},
+		"cursor 7":   {"cursor": "7"},
+	} {
+		b := provedBlock(&manifest.Manifest{Steps: []manifest.Step{{Command: "cutover", Facts: facts}}})
+		if got := b.rows[0].cells[3]; got != want {
+			t.Errorf("%v is shown as %q, want %q", facts, got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -178,7 +179,7 @@ func provedBlock(m *manifest.Manifest) block {
 	b := block{title: "done and proved", head: []string{"step", "operation", "phase", "proved"}}
 	for _, s := range m.Steps {
 		var proved []string
-		if cursor := s.Facts["cursor"] + s.Facts["copied_through"]; cursor != "" {
+		if cursor := cmp.Or(s.Facts["cursor"], s.Facts["copied_through"]); cursor != "" {
 			proved = append(proved, "cursor "+cursor)
 		}
 		if digest := s.Facts["logical_digest"]; digest != "" {
