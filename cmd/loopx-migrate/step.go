@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
 	"github.com/loopx-project/loopx-migrate/cutover"
+	"github.com/loopx-project/loopx-migrate/evidence"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/parity"
 	"github.com/loopx-project/loopx-migrate/store"
@@ -53,6 +56,9 @@ func (e *env) request(c *cli.Context) (cutover.Request, error) {
 		}
 		r.Through = cursor
 	}
+	if err := shareable(c.String("actor"), c.String("owner"), c.String("reason")); err != nil {
+		return r, err
+	}
 	for _, text := range c.StringSlice("accept") {
 		code, record, found := strings.Cut(text, ":")
 		if !found || code == "" {
@@ -65,6 +71,20 @@ func (e *env) request(c *cli.Context) (cutover.Request, error) {
 		r.OperationID, err = e.mintOperation()
 	}
 	return r, err
+}
+
+// shareable refuses what --actor, --owner and --reason would put on record if no evidence
+// may hold it: every report of that migration would be refused ever after.
+func shareable(actor, owner, reason string) error {
+	text, err := json.Marshal([]string{actor, owner, reason})
+	if err != nil {
+		return err
+	}
+	var private *evidence.PrivateError
+	if err := (evidence.Private{}).Scan("acceptance.json", text); !errors.As(err, &private) {
+		return err
+	}
+	return usage("label_private", "--actor, --owner and --reason go on record and into evidence, and one of them holds %s; nothing was done", private.What)
 }
 
 // pairedFlags refuses a flag that would have no effect beside the others.
