@@ -35,7 +35,11 @@ func (f *Flow) authorize() error {
 	if grants.Standing(f.Principal) != nil {
 		return nil
 	}
-	refusal := refuse(KindRefused, reasonDenied, "the runtime root belongs to %s and %s holds no grant on this goal; nothing was changed", owner, f.Principal)
+	why := "holds no grant on this goal"
+	if err != nil {
+		why = "cannot read the grants on this goal, which may hold one"
+	}
+	refusal := refuse(KindRefused, reasonDenied, "the runtime root belongs to %s and %s %s; nothing was changed", owner, f.Principal, why)
 	refusal.Next, refusal.Err = []string{"grants"}, err
 	return refusal
 }

@@ -176,6 +176,27 @@ func equalJSON(a, b map[string]any) bool {
 	return bytes.Equal(one, two)
 }
 
+// Grants that a user cannot read may hold his own: they are not said to lack it.
+func TestUnreadableGrantsAreSaid(t *testing.T) {
+	h := newHouse(t, 0o770|fs.ModeSetgid, 0o660)
+	if got := h.as(bob, 3, "freeze", "--to", "sqlite:"); !strings.Contains(got.Facts.Holds[0].Detail, "holds no grant") {
+		t.Errorf("without grants: %+v", got.Facts.Holds)
+	}
+	h.does(ada, "grant", bob.principal())
+	paths, err := filepath.Glob(filepath.Join(h.dir, "runtime", "authority-transition", "loopx-migrate", "*", "grants.json"))
+	if err != nil || len(paths) != 1 {
+		t.Fatal(paths, err)
+	}
+	if err := os.Chmod(paths[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := h.as(bob, 3, "freeze", "--to", "sqlite:")
+	said := got.Facts.Holds[0].Detail
+	if got.ReasonCode != "permission_denied" || strings.Contains(said, "holds no grant") || !strings.Contains(said, "cannot read the grants") {
+		t.Errorf("%s: %s", got.ReasonCode, said)
+	}
+}
+
 // Root is nobody special: it needs a grant. What it makes belongs to the folder's owner,
 // who could not open it otherwise.
 func TestRootNeedsAGrantAndLeavesFilesToTheirOwner(t *testing.T) {
