@@ -37,7 +37,7 @@ func (f *Flow) finish(command manifest.Command, fingerprint authority.Digest, w 
 	if err := f.reinstate(w); err != nil {
 		return Result{}, f.unproved(err, w)
 	}
-	result, err := f.done(command, fingerprint, Result{MigrationID: w.m.MigrationID, Phase: phase, Facts: w.facts, Report: w.report, Next: nextStep(phase)})
+	result, err := f.done(command, fingerprint, Result{MigrationID: w.m.MigrationID, Phase: phase, Facts: w.facts, Report: w.report, Next: nextStep(phase, w.m.Source.Kind)})
 	if err != nil {
 		return Result{}, f.unproved(err, w)
 	}

@@ -3,6 +3,7 @@ package cutover
 import (
 	"slices"
 
+	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
@@ -44,13 +45,19 @@ func opens(command string, phase manifest.Phase) bool {
 	return begins && (phase.Closed() || phase == manifest.PhasePromoted)
 }
 
-// nextStep is what an operator does next in a phase, as arguments of the command line.
-func nextStep(phase manifest.Phase) []string {
+// nextStep is what an operator does next in a phase, as arguments of the command line. A
+// freeze of legacy files is refused without the attestation.
+func nextStep(phase manifest.Phase, source authority.Kind) []string {
+	freeze := []string{CommandFreeze}
+	if phase != manifest.PhasePlanned {
+		freeze = append(freeze, "--to", "sqlite:")
+	}
+	if source == authority.KindLegacy {
+		freeze = append(freeze, "--writers-stopped")
+	}
 	switch phase {
-	case manifest.PhaseNone, manifest.PhaseAborted, manifest.PhaseRolledBack:
-		return []string{CommandFreeze, "--to", "sqlite:"}
-	case manifest.PhasePlanned:
-		return []string{CommandFreeze}
+	case manifest.PhaseNone, manifest.PhaseAborted, manifest.PhaseRolledBack, manifest.PhasePlanned:
+		return freeze
 	case manifest.PhaseFrozen:
 		return []string{CommandImport}
 	case manifest.PhaseImported:

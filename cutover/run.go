@@ -119,7 +119,7 @@ func (f *Flow) preview(ctx context.Context, s step, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := requirePhase(r.Command, now.snap); err != nil {
+	if err := requirePhase(r.Command, now); err != nil {
 		return Result{}, err
 	}
 	if err := f.filesKnown(now, r); err != nil {
@@ -236,7 +236,7 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, command manifest.Co
 // agreed makes the plan again and returns it if it is the one that was previewed
 // and nothing holds it.
 func (f *Flow) agreed(ctx context.Context, s step, r Request, now seen) (Plan, string, error) {
-	if err := requirePhase(r.Command, now.snap); err != nil {
+	if err := requirePhase(r.Command, now); err != nil {
 		return Plan{}, "", err
 	}
 	plan, err := s.plan(ctx, now, r)
@@ -314,7 +314,8 @@ func sameIntent(intent *manifest.Intent, r Request, fingerprint authority.Digest
 	return refusal
 }
 
-func requirePhase(command string, snap manifest.Snapshot) error {
+func requirePhase(command string, now seen) error {
+	snap := now.snap
 	if m := snap.Manifest; m != nil && m.Intent != nil && command != CommandAbort {
 		return sameIntent(m.Intent, Request{}, authority.Digest{})
 	}
@@ -322,7 +323,7 @@ func requirePhase(command string, snap manifest.Snapshot) error {
 		return nil
 	}
 	refusal := refuse(KindRefused, "wrong_phase", "%s cannot run in phase %s; nothing was changed", command, snap.Phase())
-	refusal.Next = nextStep(snap.Phase())
+	refusal.Next = nextStep(snap.Phase(), now.verdict.Kind)
 	return refusal
 }
 

@@ -40,7 +40,7 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	s := Status{Manifest: now.snap.Manifest, Observation: now.observation, Verdict: now.verdict, State: string(now.snap.Phase())}
-	s.Next = nextStep(now.snap.Phase())
+	s.Next = nextStep(now.snap.Phase(), now.verdict.Kind)
 	m := now.snap.Manifest
 	switch {
 	case m != nil && m.Intent != nil:

@@ -56,11 +56,18 @@ func TestLegacyGoalThereAndBack(t *testing.T) {
 		t.Errorf("status %s", got.Status)
 	}
 	ask(t, 0, with(g, "manifest", "verify")...)
-	if got := execute(t, 0, with(g, append([]string{"rollback", "--accept", "legacy_read_only_in_loopx_2_1:demo-small"}, owned...)...)...); got.Status != "done" {
-		t.Errorf("rollback %s", got.Status)
+	back := execute(t, 0, with(g, append([]string{"rollback", "--accept", "legacy_read_only_in_loopx_2_1:demo-small"}, owned...)...)...)
+	if back.Status != "done" {
+		t.Errorf("rollback %s", back.Status)
 	}
 	if got := ask(t, 0, with(g, "inspect")...); len(got.Facts.Holds) != 0 {
 		t.Errorf("after the way back: %+v", got.Facts.Holds)
+	}
+	for name, next := range map[string][]string{"status": ask(t, 0, with(g, "status")...).Next.Argv[2:], "rollback": back.Next.Argv[2:],
+		"compare": ask(t, 3, with(g, "compare")...).Next.Argv[2:]} {
+		if got := ask(t, 0, next...); got.Status != statusPreview {
+			t.Errorf("what %s says to run next: %s", name, got.Status)
+		}
 	}
 	after, err := os.ReadFile(state)
 	if err != nil || proseLines(string(after)) != proseLines(string(before)) {
