@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
@@ -14,7 +15,9 @@ type Inspection struct {
 	Verdict     fence.Verdict
 	// FenceLost is set where the frozen selector of the migration that goes on is gone.
 	FenceLost bool
-	Stores    []StoreInspection
+	// Nothing is set where no file of such a Goal was found: its id may be mistyped.
+	Nothing bool
+	Stores  []StoreInspection
 	// Legacy are the legacy files, where they are the authority and could be found.
 	Legacy *legacy.Goal
 	Holds  []Hold
@@ -53,6 +56,9 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), store.Lineage.Identity, f.now())...)
 		}
 	}
+	if seen.Nothing, err = f.nothing(now); err != nil {
+		return seen, err
+	}
 	if err := f.inspectFiles(&seen); err != nil {
 		return seen, err
 	}
@@ -60,6 +66,23 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 	seen.Holds = append(seen.Holds, around...)
 	sortHolds(seen.Holds)
 	return seen, err
+}
+
+// nothing reports whether the Goal is known by its id alone: no registry and no flag names
+// it, and neither LoopX nor this tool has a file of it below the runtime root. Such a Goal
+// looks like one in the legacy files, whose place nobody said.
+func (f *Flow) nothing(now seen) (bool, error) {
+	o := now.observation
+	if f.Registration.Path != "" || f.Registration.StateFile != "" || o.Journal || o.Database ||
+		o.Selector.State != fence.SelectorAbsent || o.WriterFence.State != fence.WriterFenceAbsent {
+		return false, nil
+	}
+	for _, path := range []string{filepath.Dir(f.Place.LeaseDir()), f.Place.ShadowOutbox(), f.Folder.Dir()} {
+		if there, err := exists(path); there || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // inspectFiles reads the legacy files where they are the authority, and says what of

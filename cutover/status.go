@@ -22,6 +22,8 @@ type Status struct {
 	State string
 	// Tripped names retired stores that somebody wrote to since.
 	Tripped []Trip
+	// Nothing is set where no file of such a Goal was found: its id may be mistyped.
+	Nothing bool
 	Next    []string
 }
 
@@ -52,6 +54,10 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	case now.verdict.Blocked && (m == nil || now.verdict.Migration != m.MigrationID):
 		s.State = "blocked"
 		s.Next = []string{"inspect"}
+	}
+	if s.Nothing, err = f.nothing(now); err != nil || s.Nothing {
+		s.Next = nil
+		return s, err
 	}
 	if s.Tripped, err = f.tripped(ctx, m); len(s.Tripped) > 0 && m.Phase != manifest.PhasePromoted {
 		s.Next = []string{CommandAbort}

@@ -84,6 +84,9 @@ func standsAgainst(a *answer, seen cutover.Inspection) error {
 		return &cutover.Refusal{Kind: cutover.KindRefused, Reason: seen.Holds[0].Code, Holds: seen.Holds,
 			Sentence: fmt.Sprintf("%d hold(s) stand against a migration of this goal", len(seen.Holds))}
 	}
+	if seen.Nothing {
+		return goalNotFound()
+	}
 	if seen.Verdict.Kind == authority.KindLegacy && seen.Legacy == nil {
 		a.Sentence = "The files before any store are the authority; nothing says where they are (--registry or --state-file). Nothing was changed."
 		return nil

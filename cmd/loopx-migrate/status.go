@@ -68,7 +68,7 @@ func (e *env) watchStatus(ctx context.Context, g globals, every time.Duration) (
 
 // statusOnce looks afresh. It exits with 6 when a step is unfinished, the fence is
 // gone, or no store is the authority without a migration of ours being the reason, and
-// with 3 when a retired store was written to.
+// with 3 when a retired store was written to or nothing of such a Goal was found.
 func (e *env) statusOnce(ctx context.Context, g globals) (*answer, error) {
 	flow, meter, err := e.flow(g)
 	if err != nil {
@@ -102,6 +102,8 @@ func unsound(s cutover.Status) error {
 		i := s.Manifest.Intent
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: "step_unfinished", Next: s.Next,
 			Sentence: fmt.Sprintf("%s was begun by operation %s and did not finish", i.Command, i.OperationID)}
+	case s.Nothing:
+		return goalNotFound()
 	case s.State == "fence_lost":
 		return fenceLost()
 	case s.State == "blocked":
@@ -112,6 +114,12 @@ func unsound(s cutover.Status) error {
 			Sentence: fmt.Sprintf("a store that was retired was written to: %s", s.Tripped[0].Detail)}
 	}
 	return nil
+}
+
+// goalNotFound is how status and inspect end when there is nothing to speak of.
+func goalNotFound() *cutover.Refusal {
+	return &cutover.Refusal{Kind: cutover.KindRefused, Reason: "goal_not_found",
+		Sentence: "nothing of a goal with this id is below the runtime root; the state file of one in the legacy files is named by --registry or --state-file"}
 }
 
 // fenceLost is how status and inspect end when nothing keeps writers out any more.
