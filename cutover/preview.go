@@ -38,6 +38,9 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 	if err := supported(now, p); err != nil {
 		return p, err
 	}
+	if r.WritersStopped && now.verdict.Kind != authority.KindLegacy {
+		return p, refuse(KindUsage, "flag_without_effect", "--writers-stopped goes with a goal in the legacy files only; LoopX's own locks keep the writers of a store out, and nothing was done")
+	}
 	p, err := f.targetIdentity(ctx, now, r.To, p)
 	if err != nil {
 		return p, err
