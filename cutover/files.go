@@ -191,7 +191,7 @@ func (f *Flow) filesKnown(now seen, r Request) error {
 }
 
 func stateFileUnknown() *Refusal {
-	return refuse(KindUsage, "state_file_required", "the legacy files are the authority, and nothing says where the state file is: give --registry or --state-file")
+	return refuse(KindUsage, "state_file_required", "nothing says where the state file of the goal is: give --registry or --state-file")
 }
 
 // foreignHolder drops the holder record of a lock that this tool had.
