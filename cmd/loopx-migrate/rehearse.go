@@ -96,15 +96,15 @@ func (e *env) rehearsalConfig(ctx context.Context, c *cli.Context, g globals) (c
 		return config, stop, usage("flag_without_effect", "--loopx has no effect here: the registry it works by names the source, not a copy")
 	}
 	config = rehearsal.Config{Place: h.place, Registration: h.registration, Stores: e.stores, Clock: e.now, Guard: &rehearsal.Guard{},
-		MaxStall: c.Duration("max-stall"), ReleaseLeases: c.Bool("release-leases"), Parent: c.String("work-dir"), Keep: c.Bool("keep"), Output: c.String("out"), Witness: rehearsalWitness{e}, Environment: environment()}
+		MaxStall: c.Duration("max-stall"), ReleaseLeases: c.Bool("release-leases"), Keep: c.Bool("keep"), Output: c.String("out"), Witness: rehearsalWitness{e}, Environment: environment()}
 	if config.Arms, err = armsOf(c.String("arms")); err != nil {
 		return config, stop, err
 	}
 	if config.Workload, err = workloadOf(c, e.now); err != nil {
 		return config, stop, err
 	}
-	if config.Parent == "" {
-		config.Parent = os.TempDir()
+	if config.Parent, err = workParent(c); err != nil {
+		return config, stop, err
 	}
 	operation, err := e.mintOperation()
 	if err != nil {
@@ -130,6 +130,15 @@ func (e *env) rehearsalConfig(ctx context.Context, c *cli.Context, g globals) (c
 		return flow, err
 	}
 	return config, stop, err
+}
+
+// workParent is the folder to make the copies in, as an absolute path: the copies name
+// their places by it, and the programs that work on them need not start where this one did.
+func workParent(c *cli.Context) (string, error) {
+	if named := c.String("work-dir"); named != "" {
+		return filepath.Abs(named)
+	}
+	return filepath.Abs(os.TempDir())
 }
 
 var armKinds = map[string]authority.Kind{"legacy": authority.KindLegacy, "file": authority.KindFile, "sqlite": authority.KindSQLite,
