@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,7 @@ func (e *env) rehearseCommand() *cli.Command {
 			&cli.BoolFlag{Name: "release-leases", Usage: "on the copies, release the leases that are active in the source"},
 			&cli.DurationFlag{Name: "max-stall", Value: time.Minute, Usage: "the longest write stall `TIME` that the promotion may cause"},
 			&cli.StringFlag{Name: "work-dir", Usage: "make the copies in this `DIR` instead of the system's folder for temporary files"},
-			&cli.StringFlag{Name: "out", Usage: "write the result to `FILE`"},
+			&cli.StringFlag{Name: "out", Usage: "write the result to `FILE`, which must not be there yet"},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the copies and say where they are"},
 		},
 		Action: e.action(e.rehearse),
@@ -68,7 +69,9 @@ func (e *env) rehearsed(report *evidence.Rehearsal, out, kept string) (*answer, 
 		if err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Replace(out, 0o600, text); err != nil {
+		if err := atomicfile.Create(out, 0o600, text); errors.Is(err, fs.ErrExist) {
+			return a, outTaken()
+		} else if err != nil {
 			return nil, err
 		}
 		a.show(pairs("result", "written to", out))
@@ -106,6 +109,9 @@ func (e *env) rehearsalConfig(ctx context.Context, c *cli.Context, g globals) (c
 	if config.Parent, err = workParent(c); err != nil {
 		return config, stop, err
 	}
+	if err := vacantOut(config.Output); err != nil {
+		return config, stop, err
+	}
 	operation, err := e.mintOperation()
 	if err != nil {
 		return config, stop, err
@@ -139,6 +145,31 @@ func workParent(c *cli.Context) (string, error) {
 		return filepath.Abs(named)
 	}
 	return filepath.Abs(os.TempDir())
+}
+
+// vacantOut refuses a place for the result that is taken, or in no folder, before the
+// work: at its end the result would be lost, or an older one with it.
+func vacantOut(out string) error {
+	if out == "" {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Dir(out)); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return &cutover.Refusal{Kind: cutover.KindRefused, Reason: "folder_missing", Err: err,
+			Sentence: "--out names a file in a folder that is not there; nothing was done"}
+	} else if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(out); err == nil {
+		return outTaken()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func outTaken() error {
+	return &cutover.Refusal{Kind: cutover.KindRefused, Reason: "place_taken",
+		Sentence: "something stands already where --out names the result; no file is ever replaced"}
 }
 
 var armKinds = map[string]authority.Kind{"legacy": authority.KindLegacy, "file": authority.KindFile, "sqlite": authority.KindSQLite,
