@@ -22,6 +22,8 @@ type CommandProbe struct {
 	Arm     string   // what is probed: the source's or the target's kind
 	Command []string // program and arguments
 	Clock   func() time.Time
+	// Environment is the process's environment as NAME=VALUE; nil is that of this process.
+	Environment []string
 }
 
 // probeTime is how long a writer may take to be refused. LoopX waits up to 30 s for a
@@ -47,6 +49,7 @@ func (p CommandProbe) Probe(ctx context.Context) (manifest.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
+	cmd.Env = p.Environment
 	cmd.WaitDelay = time.Second
 	out, runErr := cmd.Output()
 	if ctx.Err() != nil {

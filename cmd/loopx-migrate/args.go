@@ -13,6 +13,22 @@ func variable(flag string) string {
 	return "LOOPX_MIGRATE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// childEnvironment is this process's environment without the variables of global flags. A
+// child works on what its command line names, which may be a copy: the registry of this
+// process's Goal would lead it back or make it refuse.
+func childEnvironment() []string {
+	given := map[string]bool{}
+	for _, f := range globalFlags() {
+		for _, name := range f.(cli.DocGenerationFlag).GetEnvVars() {
+			given[name] = true
+		}
+	}
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return given[name]
+	})
+}
+
 // line is a command line taken apart.
 type line struct {
 	globals, flags, args []string

@@ -162,6 +162,7 @@ func (e *env) runAgents(ctx context.Context, arm canaryArm, plan canary.Plan, le
 
 func (e *env) runAgent(ctx context.Context, errand []byte) error {
 	agent := exec.CommandContext(ctx, e.self, "--output=json", "canary-agent")
+	agent.Env = childEnvironment()
 	var out, said bytes.Buffer
 	agent.Stdin, agent.Stdout, agent.Stderr = bytes.NewReader(errand), &out, &said
 	if err := agent.Run(); err != nil {

@@ -213,7 +213,7 @@ func (e *env) flowAt(g globals, h home) (*cutover.Flow, *meter, error) {
 // else this program's model of one, in a process of its own.
 func (e *env) probes(g globals, h home) cutover.Probes {
 	return func(arm authority.Kind) fence.Prober {
-		probe := fence.CommandProbe{By: "model", Arm: string(arm), Clock: e.now, Command: []string{
+		probe := fence.CommandProbe{By: "model", Arm: string(arm), Clock: e.now, Environment: childEnvironment(), Command: []string{
 			e.self, "--output=json", "--runtime-root=" + h.place.Root(), "--goal-id=" + g.goalID, "--postgres=" + g.postgres, "probe-writer"}}
 		if g.loopx != "" {
 			probe.By = "loopx"

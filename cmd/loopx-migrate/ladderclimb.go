@@ -137,6 +137,7 @@ func (l *climber) run(args ...string) ran {
 // line runs the words of a command line, as they were printed.
 func (l *climber) line(args []string) ran {
 	cmd := exec.CommandContext(l.ctx, l.e.self, args...)
+	cmd.Env = childEnvironment()
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	err := cmd.Run()
