@@ -36,7 +36,8 @@ func (r *Rehearsal) Judge() (Result, []string) {
 	return Passed, nil
 }
 
-// differing lists checks with differences that nobody accepted, and steps that failed.
+// differing lists checks and phases with differences that nobody accepted, and writers
+// that the fence let through.
 func (r *Rehearsal) differing() []string {
 	var found []string
 	for _, v := range r.Verdicts {
@@ -46,8 +47,8 @@ func (r *Rehearsal) differing() []string {
 		}
 	}
 	for _, p := range r.Phases {
-		if p.Failed {
-			found = append(found, "phase "+p.Name+" of arm "+p.Arm+" failed")
+		if p.Failed && p.Differs {
+			found = append(found, "phase "+p.Name+" of arm "+p.Arm+" found a difference")
 		}
 	}
 	for _, p := range r.Probes {
@@ -61,6 +62,11 @@ func (r *Rehearsal) differing() []string {
 // missing lists what a rehearsal needs to be called one.
 func (r *Rehearsal) missing() []string {
 	var missing []string
+	for _, p := range r.Phases {
+		if p.Failed && !p.Differs {
+			missing = append(missing, "phase "+p.Name+" of arm "+p.Arm+" failed")
+		}
+	}
 	for _, need := range []struct {
 		there bool
 		what  string

@@ -128,6 +128,8 @@ type Phase struct {
 	StartMillis    int64 `json:"start_ms"`
 	DurationMillis int64 `json:"duration_ms"`
 	Failed         bool  `json:"failed,omitempty"`
+	// Differs says of a failed phase that it ended with a difference that it found itself.
+	Differs bool `json:"differs,omitempty"`
 }
 
 // Stall is a time in which nobody could write: from the frozen selector to the published one.

@@ -151,6 +151,8 @@ func (r *run) phase(ctx context.Context, a *arm, name string, do func() error) e
 	p := evidence.Phase{Arm: a.name, Name: name, StartMillis: r.since()}
 	err := do()
 	p.DurationMillis, p.Failed = r.since()-p.StartMillis, err != nil
+	refusal := cutover.AsRefusal(err)
+	p.Differs = err != nil && refusal.Kind == cutover.KindDiffers
 	r.report.Phases = append(r.report.Phases, p)
 	if err == nil {
 		return nil
@@ -158,7 +160,6 @@ func (r *run) phase(ctx context.Context, a *arm, name string, do func() error) e
 	if ctx.Err() != nil {
 		return err
 	}
-	refusal := cutover.AsRefusal(err)
 	a.failed = true
 	why := refusal.Reason + ": " + refusal.Sentence
 	for _, h := range refusal.Holds {
@@ -269,7 +270,9 @@ func (r *run) finish() error {
 	}
 	r.report.Source.TreeAfter = after
 	for _, a := range r.arms {
-		r.report.Arms = append(r.report.Arms, a.facts)
+		if a.facts.Name != "" { // one that ended before the work has nothing to say
+			r.report.Arms = append(r.report.Arms, a.facts)
+		}
 		if a.role == migrated {
 			r.report.Plan.Targets = append(r.report.Plan.Targets, a.kind)
 		}

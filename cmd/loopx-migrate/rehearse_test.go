@@ -93,6 +93,24 @@ func TestRehearseLegacyFiles(t *testing.T) {
 	}
 }
 
+// A promotion waits for a lease that is active, so that its arm ends before the work. Nothing
+// differs, and the result says from which step on nothing was checked.
+func TestRehearseNotBroughtToItsEnd(t *testing.T) {
+	program := rehearser(t)
+	_, flags := rehearsedGoal(t, "complex")
+	said := answeredBy(t, program, 3, append(flags, "rehearse", "--operations", "4")...)
+	report := said.Facts.Rehearsal
+	if said.Reason != "rehearsal_incomplete" || report == nil || report.Result != evidence.Incomplete {
+		t.Fatalf("%s, %+v", said.Reason, report)
+	}
+	if len(report.Arms) != 1 || report.Arms[0].Name != "legacy" {
+		t.Errorf("arms %+v", report.Arms)
+	}
+	if !slices.ContainsFunc(report.NotChecked, func(n evidence.NotChecked) bool { return n.What == "arm sqlite from cutover on" }) {
+		t.Errorf("not checked: %+v", report.NotChecked)
+	}
+}
+
 // complete fails unless every arm was compared, contradicted and brought back.
 func complete(t *testing.T, report *evidence.Rehearsal, arms []string) {
 	t.Helper()
