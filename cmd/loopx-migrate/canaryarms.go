@@ -165,7 +165,14 @@ func (e *env) runAgent(ctx context.Context, errand []byte) error {
 	agent.Env = childEnvironment()
 	var out, said bytes.Buffer
 	agent.Stdin, agent.Stdout, agent.Stderr = bytes.NewReader(errand), &out, &said
-	if err := agent.Run(); err != nil {
+	err := agent.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if agent.ProcessState != nil && agent.ProcessState.ExitCode() == int(cutover.KindInterrupted) {
+		return context.Canceled // a Ctrl-C reaches the agents too, and one may end first
+	}
+	if err != nil {
 		return fmt.Errorf("an agent ended: %w\n%s%s", err, &out, &said)
 	}
 	return nil

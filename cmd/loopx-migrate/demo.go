@@ -68,12 +68,13 @@ func (e *env) demo(ctx context.Context, c *cli.Context, g globals) (*answer, err
 	a := &answer{Status: statusDone}
 	a.fact("steps", s.steps)
 	a.fact("seconds", e.now().Sub(s.began).Round(10*time.Millisecond).Seconds())
-	if c.Bool("keep") || err != nil {
+	stopped := errors.Is(ctx.Err(), context.Canceled)
+	if c.Bool("keep") || err != nil && !stopped {
 		// The folder is named on the terminal only: facts carry no path.
 		return a, errors.Join(err, s.say("The folder stays: "+dir+"\n  "+shellLine(append(append([]string(nil), e.program...),
 			"--runtime-root", own.runtimeRoot, "--goal-id", demoGoal, "status"))+"\n"))
 	}
-	return a, errors.Join(s.say("The folder was removed; run the demo with --keep to look around in it.\n"), faultio.RemoveAll(dir))
+	return a, errors.Join(err, s.say("The folder was removed; run the demo with --keep to look around in it.\n"), faultio.RemoveAll(dir))
 }
 
 // unpackDemo copies the embedded Goal to a folder of its own.

@@ -14,7 +14,8 @@ import (
 // main is the only place that exits, so that every deferred unlock runs.
 func main() { os.Exit(program()) }
 
-// program runs the command line of this process. A first Ctrl-C cancels the context,
+// program runs the command line of this process. A first Ctrl-C, and a terminal that goes
+// away, cancels the context,
 // and the flow stops at a safe point; a second one kills, which the flow survives.
 // SIGPIPE is ignored, or a reader that goes away (2>&1 | head -1) would kill a
 // migration between two effects.
@@ -24,6 +25,9 @@ func program() int {
 	defer cancel()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup starts it
+		signal.Notify(asked, syscall.SIGHUP)
+	}
 	go func() {
 		select {
 		case <-asked:
