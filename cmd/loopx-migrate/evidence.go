@@ -15,6 +15,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/evidence"
 	"github.com/loopx-project/loopx-migrate/evidence/page"
 	"github.com/loopx-project/loopx-migrate/manifest"
+	"github.com/loopx-project/loopx-migrate/rehearsal"
 	"github.com/loopx-project/loopx-migrate/store/sqlitestore"
 )
 
@@ -51,6 +52,9 @@ func (e *env) report(ctx context.Context, c *cli.Context, g globals) (*answer, e
 	if err != nil {
 		return nil, err
 	}
+	if err := besideRoot(flow.Place.Root(), dir); err != nil {
+		return nil, err
+	}
 	contents, err := e.gathered(flow, g, c.String("rehearsal"))
 	if err != nil {
 		return nil, err
@@ -81,15 +85,29 @@ func (e *env) report(ctx context.Context, c *cli.Context, g globals) (*answer, e
 	return a, nil
 }
 
+// besideRoot refuses a bundle inside the runtime root: whoever shares it would share a
+// folder of LoopX, and what stands there is taken for the Goal's own.
+func besideRoot(root, dir string) error {
+	guard := rehearsal.Guard{Paths: []string{root}}
+	var inside *rehearsal.GuardError
+	if err := guard.Folder(dir); errors.As(err, &inside) {
+		return &cutover.Refusal{Kind: cutover.KindRefused, Reason: "report_in_runtime_root", Err: err,
+			Sentence: "--to is a folder in LoopX's runtime root: a bundle goes beside it; nothing was written"}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
 // gathered reads the record of the Goal and the result of a rehearsal. One of them is needed.
-func (e *env) gathered(flow *cutover.Flow, g globals, rehearsal string) (evidence.Contents, error) {
+func (e *env) gathered(flow *cutover.Flow, g globals, result string) (evidence.Contents, error) {
 	c := evidence.Contents{GoalID: g.goalID, MadeAt: e.now().UTC(), Environment: environment()}
 	snap, err := flow.Folder.Load()
 	if err != nil {
 		return c, err
 	}
 	c.Manifest = snap.Manifest
-	if c.Manifest == nil && rehearsal == "" {
+	if c.Manifest == nil && result == "" {
 		return c, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "manifest_missing", Next: []string{"status"},
 			Sentence: "this goal was never migrated by this tool and no --rehearsal was given: there is nothing to report"}
 	}
@@ -99,8 +117,8 @@ func (e *env) gathered(flow *cutover.Flow, g globals, rehearsal string) (evidenc
 	if c.Earlier, err = earlier(flow.Folder); err != nil {
 		return c, err
 	}
-	if rehearsal != "" {
-		err = rehearsed(&c, rehearsal)
+	if result != "" {
+		err = rehearsed(&c, result)
 	}
 	return c, err
 }
