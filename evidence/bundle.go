@@ -3,10 +3,13 @@ package evidence
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -49,11 +52,11 @@ func Write(dir, goal string, at time.Time, files []File, private Private) (Index
 		return index, err
 	}
 	for _, f := range append(files, File{indexName, text}) {
-		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		to := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := atomicfile.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return index, err
 		}
-		if err := atomicfile.Create(path, 0o600, f.Content); err != nil {
+		if err := atomicfile.Create(to, 0o600, f.Content); err != nil {
 			return index, err
 		}
 	}
@@ -87,14 +90,10 @@ type Checked struct {
 // manifest is what the manifest says, and that nothing private is in it. What stands
 // against it is a *BundleError or a *PrivateError.
 func Verify(dir string) (Checked, error) {
-	text, err := os.ReadFile(filepath.Join(dir, indexName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Checked{}, &BundleError{indexName, "it is missing"}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // a link to a bundle is that bundle; what is not there shows below
 	}
-	if err != nil {
-		return Checked{}, err
-	}
-	index, err := readIndex(text)
+	text, index, err := indexIn(dir)
 	if err != nil {
 		return Checked{}, err
 	}
@@ -105,10 +104,12 @@ func Verify(dir string) (Checked, error) {
 	}
 	var files []File
 	for _, entry := range index.Entries {
-		if !there[entry.Name] {
+		if !there[entry.Name] || strings.HasSuffix(entry.Name, "/") {
 			return checked, &BundleError{entry.Name, "it is missing"}
 		}
-		delete(there, entry.Name)
+		for name := entry.Name; name != "./"; name = path.Dir(strings.TrimSuffix(name, "/")) + "/" {
+			delete(there, name) // and the folders that it is in
+		}
 		content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(entry.Name)))
 		if err != nil {
 			return checked, err
@@ -119,8 +120,8 @@ func Verify(dir string) (Checked, error) {
 		files = append(files, File{entry.Name, content})
 		checked.Bytes += entry.Size
 	}
-	for name := range there {
-		return checked, &BundleError{name, "the index does not list it"}
+	if len(there) > 0 { // the deepest of a folder and what is in it tells most
+		return checked, &BundleError{slices.Max(slices.Collect(maps.Keys(there))), "the index does not list it"}
 	}
 	for _, f := range append(files, File{indexName, text}) {
 		if err := (Private{}).Scan(f.Name, f.Content); err != nil {
@@ -130,22 +131,40 @@ func Verify(dir string) (Checked, error) {
 	return checked, checked.means(files)
 }
 
-// walk lists the files below a folder, without the index. What is no plain file is refused.
+// indexIn reads the index of a bundle.
+func indexIn(dir string) (text []byte, index Index, err error) {
+	text, err = os.ReadFile(filepath.Join(dir, indexName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = &BundleError{indexName, "it is missing"}
+	case errors.Is(err, syscall.ENOTDIR):
+		err = &BundleError{indexName, "it is missing: a file was named where a bundle is a folder"}
+	}
+	if err == nil {
+		index, err = readIndex(text)
+	}
+	return text, index, err
+}
+
+// walk lists the files below a folder, without the index, and the folders, with a slash at
+// the end. What is no plain file is refused.
 func walk(dir string) (map[string]bool, error) {
 	found := map[string]bool{}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	err := filepath.WalkDir(dir, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil || at == dir {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
+		name, err := filepath.Rel(dir, at)
 		if err != nil {
 			return err
 		}
 		name = filepath.ToSlash(name)
-		if !entry.Type().IsRegular() {
+		switch {
+		case entry.IsDir():
+			found[name+"/"] = true
+		case !entry.Type().IsRegular():
 			return &BundleError{name, "it is no plain file"}
-		}
-		if name != indexName {
+		case name != indexName:
 			found[name] = true
 		}
 		return nil
