@@ -17,6 +17,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/internal/fixture"
 	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/manifest"
+	"github.com/loopx-project/loopx-migrate/parity"
 )
 
 const filesGoal = "demo-small"
@@ -104,9 +105,12 @@ func freezeFiles() cutover.Request {
 func (r *filesRig) forward() {
 	r.Helper()
 	r.do(freezeFiles())
-	for _, command := range []string{cutover.CommandImport, cutover.CommandCompare, cutover.CommandPromote} {
-		r.do(cutover.Request{Command: command})
+	r.do(cutover.Request{Command: cutover.CommandImport})
+	compared := r.do(cutover.Request{Command: cutover.CommandCompare})
+	if report, is := compared.Report.(parity.Report); !is || len(report.Check(parity.CheckConsumers).Notes) != 0 {
+		r.Errorf("compare: %+v", compared.Report)
 	}
+	r.do(cutover.Request{Command: cutover.CommandPromote})
 	r.authority(authority.KindSQLite)
 }
 

@@ -77,6 +77,7 @@ type side struct {
 	Arm
 	tip        authority.Head // of its history, whatever the window
 	head       authority.Head // at the end of the window
+	described  bool           // its read model is that of its records
 	lineage    authority.Lineage
 	end        authority.Cursor // the tip's
 	before     authority.Digest
@@ -162,8 +163,10 @@ func (c *comparison) load(ctx context.Context) {
 	}
 }
 
-// project brings a head into the form in which it is compared.
+// project brings a head into the form in which it is compared. Its read model is judged
+// before: what is compared through legacy files has fewer fields, and no read model.
 func (s *side) project() {
+	s.described = describesRecords(s.head.Projection)
 	if s.Compatible != nil {
 		s.head.Projection = s.Compatible(s.head.Projection)
 	}
