@@ -3,6 +3,7 @@ package cutover
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -20,6 +21,9 @@ type display struct {
 	head   authority.Head
 	from   Ref
 	shown  legacy.Shown
+	// kept is where the state file as it is goes before another replaces it, named after
+	// its bytes.
+	kept string
 }
 
 // Project renders the Todo sections of a promoted Goal once, as LoopX's projection does:
@@ -71,6 +75,7 @@ func (f *Flow) display(ctx context.Context) (d display, err error) {
 	if d.before, err = f.loadFiles(); err != nil {
 		return d, err
 	}
+	d.kept = f.beforeProject(now, d.before)
 	d.from = f.liveRef(now)
 	store, err := f.Stores.Open(ctx, d.from)
 	if err != nil {
@@ -97,6 +102,16 @@ func undisplayed(err error) error {
 	return err
 }
 
+// beforeProject names the copy of a state file. A Goal that LoopX promoted has no
+// migration, and a folder of its own.
+func (f *Flow) beforeProject(now seen, files legacy.Files) string {
+	migration := "no-migration"
+	if m := now.snap.Manifest; m != nil {
+		migration = m.MigrationID
+	}
+	return filepath.Join(f.Folder.Frozen(migration), "before-project-"+authority.DigestOf(files.State).String()[:16]+".json")
+}
+
 func (f *Flow) liveRef(now seen) Ref {
 	return f.side(&manifest.Manifest{}, f.liveSide(now)).home(AccessUntouched)
 }
@@ -107,10 +122,21 @@ func (f *Flow) planProject(r Request, d display) Plan {
 		Limits: map[string]string{"state_file": authority.DigestOf(d.before.State).String(), "shown": authority.DigestOf(d.shown.State).String()}}
 	p.Effects = []string{"render the Todo sections of the state file at cursor " + d.head.Cursor.String() + "; the display there is " + staleness(d)}
 	for _, row := range d.shown.Vanished {
-		p.Effects = append(p.Effects, "drop "+row.TodoID+" from the file, which the head does not have (line "+strconv.Itoa(row.Line)+")")
+		p.Effects = append(p.Effects, vanishes(row))
 	}
+	p.Effects = append(p.Effects, "keep the state file as it is now in "+f.Place.Rel(d.kept))
 	p.Effects = append(p.Effects, "every byte outside the sections stays; the store is not touched")
 	return p
+}
+
+// vanishes names a row that the display will not have. A line that was added by hand has
+// no id, and its text is nobody's business here: the number of its line names it.
+func vanishes(row legacy.Row) string {
+	todo := row.TodoID
+	if todo == "" {
+		todo = "a Todo without an id"
+	}
+	return "drop " + todo + " from the file, which the head does not have (line " + strconv.Itoa(row.Line) + ")"
 }
 
 // staleness says what the file shows now. A display whose watermark is the one of this
@@ -151,7 +177,7 @@ func (f *Flow) writeDisplay(ctx context.Context, r Request, d display) (_ Result
 	if string(again.before.State) != string(d.before.State) || again.head.Revision != d.head.Revision {
 		return Result{}, refuse(KindConflict, "plan_changed", "head or state file changed meanwhile; nothing was changed")
 	}
-	if err := putFile(f.Registration.StateFile, d.shown.State); err != nil {
+	if err := f.replaceDisplay(r, d); err != nil {
 		return Result{}, err
 	}
 	if again, err = f.display(ctx); err != nil {
@@ -160,5 +186,17 @@ func (f *Flow) writeDisplay(ctx context.Context, r Request, d display) (_ Result
 	if again.shown.Changed || again.shown.Narrative != d.shown.Narrative {
 		return Result{}, refuse(KindUnproved, "read_back_differs", "the state file does not read back as it was rendered")
 	}
-	return Result{Command: r.Command, Status: "done", OperationID: r.OperationID, Facts: displayFacts(again)}, nil
+	facts := displayFacts(again)
+	facts["kept"] = f.Place.Rel(d.kept)
+	return Result{Command: r.Command, Status: "done", OperationID: r.OperationID, Facts: facts}, nil
+}
+
+// replaceDisplay keeps the state file first: what people wrote inside the sections would
+// be nowhere else.
+func (f *Flow) replaceDisplay(r Request, d display) error {
+	before := legacy.Files{Goal: f.Place.GoalID(), State: d.before.State}
+	if _, err := f.writeKept(d.kept, legacy.Kept{Files: before, OperationID: r.OperationID}); err != nil {
+		return err
+	}
+	return putFile(f.Registration.StateFile, d.shown.State)
 }

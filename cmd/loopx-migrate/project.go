@@ -11,7 +11,8 @@ func (e *env) projectCommand() *cli.Command {
 		Name:  "project",
 		Usage: "render the Todo sections of a promoted Goal's state file once, as LoopX's projection does",
 		Description: "Prose keeps every byte. What is shown is never read for a decision. The preview says\n" +
-			"whether the display is missing, stale or edited, and which Todos would vanish from it.",
+			"whether the display is missing, stale or edited, and which Todos would vanish from it.\n" +
+			"The file that is replaced is kept beside what the migration kept.",
 		Flags:  executeFlags(),
 		Action: e.action(e.project),
 	}
