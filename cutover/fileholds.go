@@ -34,7 +34,10 @@ func (f *Flow) planFiles(ctx context.Context, now seen, r Request, p Plan) (Plan
 		return p, err
 	}
 	goal := legacy.Inspect(files, f.now())
-	holds := fileHolds(goal, f.Place.GoalID())
+	holds, err := f.liveFileHolds(now, goal)
+	if err != nil {
+		return p, err
+	}
 	for _, finding := range now.verdict.Findings {
 		holds = append(holds, Hold{Code: finding, Record: f.Place.GoalID(), Detail: "it would become the authority for a moment on the way back; move it away yourself"})
 	}
@@ -76,6 +79,32 @@ func fileHolds(goal *legacy.Goal, id string) []Hold {
 			Detail: "the lock's last holder was LoopX 0.5.1, which heeds no fence: stop or upgrade every installation of it"})
 	}
 	return oncePerRecord(holds)
+}
+
+// liveFileHolds are fileHolds, and that of an old release also where the record of it was
+// overwritten by the locks of an earlier migration: what was accepted then was accepted for
+// that migration alone. A later LoopX that held the lock since ends it.
+func (f *Flow) liveFileHolds(now seen, goal *legacy.Goal) ([]Hold, error) {
+	id := f.Place.GoalID()
+	holds := fileHolds(goal, id)
+	if len(goal.Files.LockHolder) > 0 {
+		return holds, nil
+	}
+	earlier := []*manifest.Manifest{now.snap.Manifest}
+	for _, closed := range now.closed {
+		snap, err := f.Folder.LoadClosed(closed)
+		if err != nil {
+			return nil, err
+		}
+		earlier = append(earlier, snap.Manifest)
+	}
+	for _, m := range earlier {
+		if m != nil && slices.ContainsFunc(m.Accepted, func(a manifest.Accepted) bool { return a.Hold == holdOldRelease }) {
+			holds = append(holds, Hold{Code: holdOldRelease, Record: id, Acceptable: true,
+				Detail: "LoopX 0.5.1, which heeds no fence, held the lock before an earlier migration: stop or upgrade every installation of it"})
+		}
+	}
+	return oncePerRecord(holds), nil
 }
 
 // holdOf words a finding as it may be shared: without values of the file, and for one that

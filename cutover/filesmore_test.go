@@ -91,6 +91,27 @@ func TestFilesOfAnOldRelease(t *testing.T) {
 	request := freezeFiles()
 	request.Accept = []manifest.Accepted{{Hold: "loopx_0_5_1_seen", Record: filesGoal, Owner: "ops", Reason: "upgraded"}}
 	r.do(request)
+	r.do(cutover.Request{Command: cutover.CommandAbort})
+	if strings.Contains(string(r.read(r.state()+".lock")), string(holder)) {
+		t.Fatal("the record of the old release was not overwritten")
+	}
+	r.refused(freezeFiles(), cutover.KindRefused, "loopx_0_5_1_seen")
+	seen, err := r.flow.Inspect(context.Background())
+	if err != nil || len(seen.Holds) != 1 || seen.Holds[0].Code != "loopx_0_5_1_seen" || !seen.Holds[0].Acceptable {
+		t.Errorf("inspect after the abort: %v, %+v", err, seen.Holds)
+	}
+	r.do(request)
+	r.do(cutover.Request{Command: cutover.CommandAbort})
+	r.refused(freezeFiles(), cutover.KindRefused, "loopx_0_5_1_seen") // it is in an earlier manifest too
+
+	later := strings.Replace(string(holder), `"pid":`, `"host":"h","pid":`, 1)
+	if err := os.WriteFile(r.state()+".lock", []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err = r.flow.Inspect(context.Background()); err != nil || len(seen.Holds) != 0 {
+		t.Errorf("after a later LoopX: %v, %+v", err, seen.Holds)
+	}
+	r.do(freezeFiles())
 }
 
 // What stands at a store's place beside legacy files would become the authority on the

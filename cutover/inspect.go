@@ -59,7 +59,7 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 	if seen.Nothing, err = f.nothing(now); err != nil {
 		return seen, err
 	}
-	if err := f.inspectFiles(&seen); err != nil {
+	if err := f.inspectFiles(now, &seen); err != nil {
 		return seen, err
 	}
 	around, err := f.around()
@@ -87,18 +87,22 @@ func (f *Flow) nothing(now seen) (bool, error) {
 
 // inspectFiles reads the legacy files where they are the authority, and says what of
 // them would hold a migration. Without a registry nobody knows where they are.
-func (f *Flow) inspectFiles(seen *Inspection) error {
-	if seen.Verdict.Blocked || seen.Verdict.Kind != authority.KindLegacy || f.Registration.StateFile == "" {
+func (f *Flow) inspectFiles(now seen, found *Inspection) error {
+	if found.Verdict.Blocked || found.Verdict.Kind != authority.KindLegacy || f.Registration.StateFile == "" {
 		return nil
 	}
 	files, err := f.loadFiles()
 	if err != nil {
 		return err
 	}
-	seen.Legacy = legacy.Inspect(files, f.now())
-	seen.Holds = append(seen.Holds, fileHolds(seen.Legacy, f.Place.GoalID())...)
-	if head, err := seen.Legacy.Projection(); err == nil {
-		seen.Holds = oncePerRecord(append(seen.Holds, headHolds(head, f.Place.GoalID(), "", f.now())...))
+	found.Legacy = legacy.Inspect(files, f.now())
+	holds, err := f.liveFileHolds(now, found.Legacy)
+	if err != nil {
+		return err
+	}
+	found.Holds = append(found.Holds, holds...)
+	if head, err := found.Legacy.Projection(); err == nil {
+		found.Holds = oncePerRecord(append(found.Holds, headHolds(head, f.Place.GoalID(), "", f.now())...))
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestLegacyGoalThereAndBack(t *testing.T) {
 	if back.Status != "done" {
 		t.Errorf("rollback %s", back.Status)
 	}
-	if got := ask(t, 0, with(g, "inspect")...); len(got.Facts.Holds) != 0 {
+	if got := ask(t, 3, with(g, "inspect")...); got.ReasonCode != "loopx_0_5_1_seen" || len(got.Facts.Holds) != 1 {
 		t.Errorf("after the way back: %+v", got.Facts.Holds)
 	}
 	for name, next := range map[string][]string{"status": ask(t, 0, with(g, "status")...).Next.Argv[2:], "rollback": back.Next.Argv[2:],
