@@ -14,6 +14,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/evidence"
 	"github.com/loopx-project/loopx-migrate/evidence/page"
+	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/rehearsal"
 	"github.com/loopx-project/loopx-migrate/store/sqlitestore"
@@ -169,8 +170,9 @@ func whatIsPrivate(ctx context.Context, flow *cutover.Flow) (evidence.Private, e
 		}
 	}
 	if read == 0 {
-		return private, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "privacy_scan_incomplete", Next: []string{"inspect"},
-			Sentence: "no store of this goal can be read, so its texts cannot be looked for: nothing was written"}
+		if private.Texts, err = textsOfFiles(flow, seen.Legacy); err != nil {
+			return private, err
+		}
 	}
 	host, err := flow.Folder.LoadHost()
 	if err != nil {
@@ -181,6 +183,35 @@ func whatIsPrivate(ctx context.Context, flow *cutover.Flow) (evidence.Private, e
 		private.Paths = append(private.Paths, path)
 	}
 	return private, nil
+}
+
+// textsOfFiles are the texts of the legacy files, of a Goal without a store: also behind a
+// writer fence, when nobody is the authority. A state file in which no Todo can be read
+// is no proof.
+func textsOfFiles(flow *cutover.Flow, goal *legacy.Goal) ([]string, error) {
+	if known := flow.Registration.StateFile; goal == nil && known != "" {
+		files, err := legacy.Load(flow.Place, known, flow.Registration.EventLogs)
+		if err != nil {
+			return nil, notReachable("privacy_scan_incomplete", "the legacy files cannot be read, so their texts cannot be looked for", err)
+		}
+		goal = legacy.Inspect(files, flow.Clock())
+	}
+	if goal == nil || goal.Listing == nil {
+		return nil, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "privacy_scan_incomplete", Next: []string{"inspect"},
+			Sentence: "neither a store nor legacy files of this goal can be read, so its texts cannot be looked for: nothing was written"}
+	}
+	var texts []string
+	for i := range goal.Listing.Rows {
+		row := &goal.Listing.Rows[i]
+		texts = append(texts, evidence.TextsOf(row.Record())...)
+		for _, value := range row.Fields { // those that stay on their host as well
+			texts = append(texts, evidence.TextsOf(value)...)
+		}
+	}
+	for _, lease := range goal.Files.Leases {
+		texts = append(texts, evidence.TextsOf(lease.Bytes)...)
+	}
+	return texts, nil
 }
 
 // environment is where this program runs.
