@@ -65,8 +65,12 @@ func TestLegacyGoalThereAndBack(t *testing.T) {
 	}
 	for name, next := range map[string][]string{"status": ask(t, 0, with(g, "status")...).Next.Argv[2:], "rollback": back.Next.Argv[2:],
 		"compare": ask(t, 3, with(g, "compare")...).Next.Argv[2:]} {
-		if got := ask(t, 0, next...); got.Status != statusPreview {
-			t.Errorf("what %s says to run next: %s", name, got.Status)
+		if got := ask(t, 3, next...); got.ReasonCode != "loopx_0_5_1_seen" {
+			t.Errorf("what %s says to run next is held by %s", name, got.ReasonCode)
+		}
+		accepted := append(append(next, "--accept", "loopx_0_5_1_seen:demo-small"), owned...)
+		if got := ask(t, 0, accepted...); got.Status != statusPreview {
+			t.Errorf("what %s says to run next, with the hold accepted: %s", name, got.Status)
 		}
 	}
 	after, err := os.ReadFile(state)
