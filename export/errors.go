@@ -41,6 +41,7 @@ func (e *LineError) Unwrap() error { return e.Refusal }
 // transcript that meets it.
 type defect authority.Error
 
+// Error is that of the error under construction.
 func (d *defect) Error() string { return (*authority.Error)(d).Error() }
 
 // violation is what a line that breaks the rules of the format comes to.

@@ -178,6 +178,7 @@ func (w *walk) take() error {
 // stop is an error that ends a walk and is no defect of the line.
 type stop struct{ err error }
 
+// Error is that of what ended the walk.
 func (s *stop) Error() string { return s.err.Error() }
 
 func (w *walk) takeTransaction(l *line, at *place) error {

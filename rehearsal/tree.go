@@ -24,6 +24,7 @@ type part struct {
 // linkError refuses a source with a link in it: a copy of a link would lead back.
 type linkError struct{ rel string }
 
+// Error names the link, relative to the folder that was copied.
 func (e *linkError) Error() string {
 	return "the goal's files hold a link or something that is no plain file: " + e.rel
 }

@@ -27,7 +27,10 @@ const (
 // added where it leaves the store.
 type refusal struct{ made authority.Error }
 
+// Error is that of the error in the making.
 func (r *refusal) Error() string { return r.made.Error() }
+
+// Unwrap returns the cause.
 func (r *refusal) Unwrap() error { return r.made.Err }
 
 func refuse(class authority.Class, reason authority.Reason, detail string) *refusal {
