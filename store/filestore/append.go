@@ -3,6 +3,7 @@ package filestore
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"iter"
@@ -34,11 +35,12 @@ func (s *Store) replace(ctx context.Context, b *base, rows iter.Seq2[*row, error
 			return written{}, err
 		}
 	}
-	a := s.appender(b)
-	err := atomicfile.ReplaceFrom(s.path, 0o600, func(out io.Writer) error { return a.write(ctx, out, rows) })
+	a, sum := s.appender(b), sha256.New()
+	err := atomicfile.ReplaceFrom(s.path, 0o600, func(out io.Writer) error { return a.write(ctx, io.MultiWriter(out, sum), rows) })
 	if err != nil {
 		return written{}, replaceRefusal(err)
 	}
+	s.memory.Store(a.note(authority.Digest(sum.Sum(nil))))
 	return a.written, nil
 }
 
@@ -67,6 +69,7 @@ type appender struct {
 	out    *unitWriter
 	state  []byte // the newest projection
 	text   []byte
+	end    int64 // byte offset behind the rows
 	written
 }
 
@@ -147,6 +150,7 @@ func (a *appender) row(next *row) error {
 	a.state = append(a.state[:0], next.projection...)
 	a.head = authority.Applied{Cursor: place, Revision: authority.Revision(next.claimed)}
 	a.revisions = append(a.revisions, a.head.Revision)
+	a.placed(next, text)
 	return a.put(text)
 }
 
@@ -198,6 +202,7 @@ func (a *appender) stateOf(b []byte, r *row) ([]byte, error) {
 
 // header writes what follows the rows.
 func (a *appender) header() error {
+	a.end = a.out.bytes
 	b := append(a.text[:0], `],"cursor":"`...)
 	b = strconv.AppendUint(b, uint64(a.head.Cursor), 10)
 	b = append(b, `","goal_id":`...)
@@ -229,6 +234,7 @@ func (a *appender) put(text []byte) error {
 type unitWriter struct {
 	out   io.Writer
 	units int64
+	bytes int64
 }
 
 // Write counts one unit a character, two for those of four bytes.
@@ -244,5 +250,6 @@ func (u *unitWriter) Write(text []byte) (int, error) {
 	if u.units > MaxUnits {
 		return 0, failed(authority.ReasonCapacity, "the journal would be longer than LoopX can read")
 	}
+	u.bytes += int64(len(text))
 	return u.out.Write(text)
 }

@@ -214,7 +214,7 @@ func NewMeasure(goal string, identity authority.Identity, format authority.Forma
 	if err != nil {
 		return nil, err
 	}
-	a := store.appender(&base{identity: identity, head: end, projection: projection, operations: map[operationKey]uint32{}})
+	a := store.appender(&base{identity: identity, head: end, projection: projection, index: index{operations: map[operationKey]uint32{}}})
 	a.out = &unitWriter{out: discard{}, units: size}
 	return &Measure{appender: a}, nil
 }

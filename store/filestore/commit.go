@@ -203,7 +203,7 @@ type base struct {
 	identity   authority.Identity
 	head       authority.Applied
 	projection authority.Canonical
-	operations map[operationKey]uint32
+	index
 }
 
 func (b *base) close() {
@@ -222,20 +222,15 @@ func (s *Store) decide(ctx context.Context, expected func(authority.Applied) boo
 	case err != nil && !isMissing(err):
 		return nil, err
 	}
-	b := &base{identity: identity}
-	w := &walk{}
-	b.document, err = s.verify(ctx, w)
+	b := &base{identity: identity, index: index{operations: map[operationKey]uint32{}}}
+	v, err := s.proved(ctx)
 	switch {
 	case isMissing(err) && s.options.Existence == ExistingOnly:
 		return nil, failed(authority.ReasonAuthorityMissing, "existing-only store cannot bootstrap a missing authority")
-	case isMissing(err):
-		b.operations = map[operationKey]uint32{}
-	case err != nil:
+	case err != nil && !isMissing(err):
 		return nil, err
-	default:
-		head := b.document.head()
-		b.head, b.projection = authority.Applied{Cursor: head.Cursor, Revision: head.Revision}, head.Projection
-		b.operations = w.operations
+	case err == nil:
+		b = v.base()
 	}
 	if err := b.conflict(expected, next); err != nil {
 		b.close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -48,11 +49,13 @@ type Options struct {
 }
 
 // Store is one Goal's journal. It holds no descriptor between calls and may be
-// used by several goroutines.
+// used by several goroutines. Each call reads the whole document. It proves it too,
+// unless its bytes are those that this Store wrote last, by their SHA-256.
 type Store struct {
 	path         string
 	identityPath string
 	options      Options
+	memory       atomic.Pointer[memory]
 }
 
 var (

@@ -10,12 +10,14 @@ import (
 
 // Load proves the whole document and returns its head.
 func (s *Store) Load(ctx context.Context) (authority.Head, error) {
-	d, err := s.verify(ctx, &walk{})
+	v, err := s.proved(ctx)
 	if err != nil {
 		return authority.Head{}, s.refuse("load", err)
 	}
-	defer d.close()
-	return d.head(), nil
+	defer v.document.close()
+	head := v.document.head()
+	head.Projection = bytes.Clone(head.Projection) // what this Store remembers is not the caller's to change
+	return head, nil
 }
 
 // head is the head of a document that was proved.
@@ -32,23 +34,13 @@ func (s *Store) Receipt(ctx context.Context, operationID string) (authority.Rece
 	if err := checkOperation(operationID); err != nil {
 		return authority.Receipt{}, s.refuse("receipt", err)
 	}
-	var found *authority.Receipt
-	d, err := s.verify(ctx, &walk{visit: func(r *row) error {
-		if r.operationID == operationID {
-			found = &authority.Receipt{Cursor: r.place, Revision: authority.Revision(r.claimed), Receipts: bytes.Clone(r.entry.receipts)}
-		}
-		return nil
-	}})
+	v, err := s.proved(ctx)
 	if err != nil {
 		return authority.Receipt{}, s.refuse("receipt", err)
 	}
-	d.close()
-	if found == nil {
-		absent := missing()
-		absent.OperationID = operationID
-		return authority.Receipt{}, s.refuse("receipt", absent)
-	}
-	return *found, nil
+	defer v.document.close()
+	receipt, err := v.receipt(ctx, operationID)
+	return receipt, s.refuse("receipt", err)
 }
 
 func checkOperation(id string) error {
@@ -63,30 +55,18 @@ func (s *Store) Scan(ctx context.Context, after authority.Cursor, limit int) (au
 	if err := checkLimit(limit); err != nil {
 		return authority.Page{}, s.refuse("scan", err)
 	}
-	page := authority.Page{Next: after}
-	d, err := s.verify(ctx, &walk{visit: func(r *row) error {
-		if r.place <= after {
-			return nil
-		}
-		if len(page.Transactions) == limit {
-			page.HasMore = true
-			return nil
-		}
-		page.Transactions = append(page.Transactions, r.clone())
-		page.Next = r.place
-		return nil
-	}})
-	var head authority.Cursor
-	if err == nil {
-		head = d.head().Cursor
-		d.close()
-	} else if !isMissing(err) {
+	v, err := s.proved(ctx)
+	switch {
+	case isMissing(err) && after > 0:
+		return authority.Page{}, s.refuse("scan", beyondHead(after))
+	case isMissing(err):
+		return authority.Page{Next: after}, nil
+	case err != nil:
 		return authority.Page{}, s.refuse("scan", err)
 	}
-	if after > head {
-		return authority.Page{}, s.refuse("scan", beyondHead(after))
-	}
-	return page, nil
+	defer v.document.close()
+	page, err := v.scan(ctx, after, limit)
+	return page, s.refuse("scan", err)
 }
 
 func checkLimit(limit int) error {
@@ -99,11 +79,4 @@ func checkLimit(limit int) error {
 
 func beyondHead(after authority.Cursor) *refusal {
 	return failed(authority.ReasonScanRange, "scan cursor is ahead of the provider head").at(after, "after")
-}
-
-// clone is the row as a transaction that outlives the pass.
-func (r *row) clone() authority.Transaction {
-	t := r.transaction()
-	t.Events, t.Projection, t.Receipts = bytes.Clone(t.Events), bytes.Clone(t.Projection), bytes.Clone(t.Receipts)
-	return t
 }

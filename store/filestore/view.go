@@ -18,26 +18,20 @@ import (
 // The view answers CheckCommit, too, for the document as it was proved.
 func (s *Store) View(ctx context.Context) (authority.View, error) {
 	v := &view{store: s}
-	w := &walk{audited: true, visit: func(r *row) error {
-		v.at = append(v.at, r.span.start)
-		v.tails = append(v.tails, r.tail())
-		return nil
-	}}
+	w := &walk{audited: true}
 	var err error
 	if v.document, v.lineage, err = s.audit(ctx, nil, w); err != nil {
 		return nil, s.refuse("audit", err)
 	}
-	v.operations = w.operations
+	v.index = w.index
 	return v, nil
 }
 
 type view struct {
-	store      *Store
-	document   *document // nil when there is none
-	lineage    authority.Lineage
-	at         []int64  // byte offset of each row
-	tails      []uint32 // length of what follows its projection, in LoopX's own spelling of v0
-	operations map[operationKey]uint32
+	store    *Store
+	document *document // nil when there is none
+	lineage  authority.Lineage
+	index
 
 	mu     sync.Mutex
 	cutter *cutter // behind the last row of the newest page, from which the next one goes on
@@ -215,9 +209,7 @@ func (v *view) CheckCommit(ctx context.Context, request authority.CommitRequest)
 	if err != nil {
 		return v.store.refuse("commit", err)
 	}
-	head := v.document.head()
-	stands := &base{document: v.document, identity: v.document.identity, projection: head.Projection,
-		head: authority.Applied{Cursor: head.Cursor, Revision: head.Revision}, operations: v.operations}
+	stands := v.base()
 	err = stands.conflict(func(head authority.Applied) bool { return head.Revision == request.Expected }, next)
 	if err == nil {
 		err = v.store.writable(ctx, stands, next)

@@ -26,14 +26,14 @@ type walk struct {
 
 // proved is what one pass over the rows has established.
 type proved struct {
-	rows       authority.Cursor
-	events     uint64
-	receipts   uint64
-	operations map[operationKey]uint32 // cursor of each operation
-	logical    *authority.LogicalHash
-	last       row // its slices are gone; revision, digest and places stay
-	covering   int64
-	findings   findings
+	rows     authority.Cursor
+	events   uint64
+	receipts uint64
+	index
+	logical  *authority.LogicalHash
+	last     row // its slices are gone; revision, digest and places stay
+	covering int64
+	findings findings
 }
 
 // stop is an error that ends a walk and is not about the document.
@@ -47,7 +47,7 @@ func (s *stop) Unwrap() error { return s.err }
 
 // begin forgets what an earlier pass found.
 func (w *walk) begin() error {
-	w.proved = proved{operations: map[operationKey]uint32{}}
+	w.proved = proved{index: index{operations: map[operationKey]uint32{}}}
 	if !w.audited {
 		return nil
 	}
@@ -113,6 +113,7 @@ func (w *walk) newOperation(r *row) error {
 
 func (w *walk) add(r *row) {
 	w.rows = r.place
+	w.place(r)
 	w.events += r.events
 	w.receipts += r.receipts
 	w.last = row{place: r.place, span: r.span, claimed: r.claimed, digest: r.digest, operationID: r.operationID}
