@@ -137,8 +137,8 @@ func (v *view) respelledExcerpt(i int, found *excerpt) error {
 		return err
 	}
 	var operation, revision, receipts []byte
-	_, ok := objectIn(s.text, func(key string, rest []byte) (int, bool) {
-		n := valueIn(rest)
+	_, ok := canonical.EachMember(s.text, func(key string, rest []byte) (int, bool) {
+		n := canonical.ValueLength(rest)
 		switch key {
 		case "operation_id":
 			operation = rest[:n]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -31,6 +32,41 @@ func TestAnswersOfLoopX(t *testing.T) {
 				t.Errorf("the view proved %d transactions", n)
 			}
 		})
+	}
+}
+
+// A view leaves out what its audit proved; the store itself reads all of it.
+func TestViewAnswersAsTheStore(t *testing.T) {
+	b, ctx := fixtureBench(t), context.Background()
+	s := openStore(t, Options{Server: Server{DSN: b.DSN(b.operator)}, Tenant: fixtureTenant, GoalID: fixtureGoal})
+	opened, err := s.View(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	ids, err := opened.(*view).Operations(ctx)
+	if err != nil || len(ids) < 3 {
+		t.Fatal(ids, err)
+	}
+	for after := range authority.Cursor(len(ids) + 2) {
+		for limit := 1; limit <= len(ids)+1; limit++ {
+			got, gotErr := opened.Scan(ctx, after, limit)
+			want, wantErr := s.Scan(ctx, after, limit)
+			if gotErr == nil && !reflect.DeepEqual(got, want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) || (gotErr == nil) != (int(after) <= len(ids)) {
+				t.Fatalf("after %s, %d rows: %v, %v; the store %v, %v", after, limit, got.Next, gotErr, want.Next, wantErr)
+			}
+		}
+	}
+	got, err := opened.(*view).Receipts(ctx, append(ids[:len(ids):len(ids)], "never", "\xed\xa0\x80", "a\x00b"))
+	if err != nil || len(got) != len(ids) {
+		t.Fatalf("%d receipts of %d operations, %v", len(got), len(ids), err)
+	}
+	for _, id := range append(ids[:len(ids):len(ids)], "never", " ", "\xed\xa0\x80", "a\x00b") {
+		one, oneErr := opened.Receipt(ctx, id)
+		want, wantErr := s.Receipt(ctx, id)
+		if !reflect.DeepEqual(one, want) || fmt.Sprint(oneErr) != fmt.Sprint(wantErr) || wantErr == nil && !reflect.DeepEqual(got[id], want) {
+			t.Errorf("%q: %+v, %v; the store %+v, %v", id, one, oneErr, want, wantErr)
+		}
 	}
 }
 

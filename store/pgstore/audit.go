@@ -73,6 +73,7 @@ type audit struct {
 	seal    []byte // the last one proved
 	text    []byte // SHA-256 of the last projection as the server prints it
 	moved   []byte // updated_at of the head when it moved to the last row
+	states  projections
 	logical *authority.LogicalHash
 	visit   func(authority.Row) error
 	lineage authority.Lineage
@@ -250,7 +251,7 @@ func (a *audit) follow(l *line) error {
 	if err := l.prove(a.seal); err != nil {
 		return err
 	}
-	row, err := l.row(a.lineage.Identity)
+	row, err := l.row(a.lineage.Identity, &a.states)
 	if err != nil {
 		return err
 	}
@@ -285,8 +286,8 @@ func (a *audit) remember(l *line) {
 }
 
 // row is the row in canonical form.
-func (l *line) row(id authority.Identity) (authority.Row, error) {
-	t, err := l.transaction(id)
+func (l *line) row(id authority.Identity, states *projections) (authority.Row, error) {
+	t, err := l.transaction(id, states)
 	return authority.Row{Transaction: t, StateDigest: authority.DigestOf(t.Projection)}, err
 }
 
@@ -307,7 +308,7 @@ func (a *audit) recognise(l *line) error {
 	if a.from.Revision != revisionOf(a.lineage.Identity, l.revision) {
 		return at("the remembered row does not stand in this history", "authority_commits.provider_revision")
 	}
-	row, err := l.row(a.lineage.Identity)
+	row, err := l.row(a.lineage.Identity, &a.states)
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,7 @@ type session struct {
 	installed bool
 	// tables names the tables that queries mean by LoopX's names; nil: those.
 	tables *strings.Replacer
+	states projections // of the rows that were read
 }
 
 // stance is how a transaction begins.

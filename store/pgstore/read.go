@@ -129,7 +129,7 @@ func (s *session) records(ctx context.Context, where string, args ...any) (found
 		if err := r.scan(rows.Values()); err != nil {
 			return nil, err
 		}
-		t, err := r.transaction(s.identity)
+		t, err := r.transaction(s.identity, &s.states)
 		if err != nil {
 			return nil, err
 		}

@@ -75,8 +75,28 @@ func revisionOf(id authority.Identity, n int64) authority.Revision {
 	return authority.Revision(string(id) + ":" + strconv.FormatInt(n, 10))
 }
 
+// projections brings the projections of consecutive rows into canonical form: most of what
+// the server prints is what it printed for the row before.
+type projections struct {
+	rebuilder *canonical.Rebuilder // made for the first row
+	length    int                  // of the newest one
+}
+
+func (p *projections) of(text []byte) (authority.Canonical, error) {
+	if p.rebuilder == nil {
+		p.rebuilder = canonical.NewRebuilder()
+	}
+	made := make([]byte, 0, p.length+p.length/16)
+	var odd canonical.Oddities
+	if object, n, ok := p.rebuilder.Object(text, &made, &odd); ok && n == len(text) {
+		p.length = len(object)
+		return object, nil
+	}
+	return objectOf("authority_commits.projection", "transaction projection must be an object", text)
+}
+
 // transaction brings a record into canonical form, in LoopX's order of checks.
-func (r *record) transaction(id authority.Identity) (authority.Transaction, error) {
+func (r *record) transaction(id authority.Identity, states *projections) (authority.Transaction, error) {
 	var t authority.Transaction
 	if !canonical.ValidID(r.operation) {
 		return t, violation(sentenceOperation).field("authority_commits.operation_id").at(uint64(r.cursor)).operation(r.operation)
@@ -84,7 +104,7 @@ func (r *record) transaction(id authority.Identity) (authority.Transaction, erro
 	t = authority.Transaction{Cursor: authority.Cursor(r.cursor), Revision: revisionOf(id, r.revision), OperationID: r.operation}
 	var err error
 	if t.Events, err = listOf("events", "authority_events.event", r.events); err == nil {
-		t.Projection, err = objectOf("authority_commits.projection", "transaction projection must be an object", r.projection)
+		t.Projection, err = states.of(r.projection)
 	}
 	if err == nil {
 		t.Receipts, err = listOf("receipts", "authority_receipts.receipt", r.receipts)

@@ -2,12 +2,14 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
 // view is a transaction that stays open on the snapshot that was audited. It holds a
@@ -105,30 +107,96 @@ func (v *view) Load(ctx context.Context) (authority.Head, error) {
 	return head, v.store.answer("load", err, unreadable)
 }
 
-// Receipt looks the operation up by its index; its rows were proved by the audit.
+// Receipt looks the operation up by its index. The audit proved the row: its projection
+// is not read again.
 func (v *view) Receipt(ctx context.Context, operationID string) (authority.Receipt, error) {
-	var receipt authority.Receipt
 	err := checkReceiptID(operationID)
+	found := map[string]authority.Receipt{}
 	if err == nil {
-		err = v.read(ctx, func(in *session) (err error) {
-			receipt, err = in.receipt(ctx, operationID)
-			return err
-		})
+		err = v.read(ctx, func(in *session) error { return in.provedReceipts(ctx, []string{operationID}, found) })
+	}
+	receipt, there := found[operationID]
+	if err == nil && !there {
+		err = missing()
 	}
 	return receipt, v.store.answer("receipt", err, unreadable)
 }
 
-// Scan reads a page of the snapshot.
+// Receipts answers for many operations at once; those that are missing, or that no store
+// could hold, are not in the answer.
+func (v *view) Receipts(ctx context.Context, operationIDs []string) (map[string]authority.Receipt, error) {
+	found := make(map[string]authority.Receipt, len(operationIDs))
+	err := v.read(ctx, func(in *session) error { return in.provedReceipts(ctx, operationIDs, found) })
+	return found, v.store.answer("receipt", err, unreadable)
+}
+
+// provedReceipts reads the receipts of rows that an audit proved in this snapshot.
+func (s *session) provedReceipts(ctx context.Context, operationIDs []string, found map[string]authority.Receipt) (err error) {
+	asked := []byte{'['}
+	for _, id := range operationIDs {
+		if checkReceiptID(id) != nil {
+			continue
+		}
+		if len(asked) > 1 {
+			asked = append(asked, ',')
+		}
+		asked = canonical.AppendString(asked, id)
+	}
+	rows := s.query(ctx, `SELECT c.cursor, c.provider_revision, c.operation_id, ''::text, ARRAY[]::text[],
+		ARRAY(SELECT r.receipt::text FROM loopx_control_plane.authority_receipts AS r
+			WHERE r.tenant_id = c.tenant_id AND r.goal_id = c.goal_id AND r.cursor = c.cursor ORDER BY r.receipt_index)
+		FROM loopx_control_plane.authority_commits AS c
+		WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.operation_id IN (SELECT json_array_elements_text($3::json))`,
+		s.tenant, s.goal, string(append(asked, ']')))
+	defer func() { err = errors.Join(err, rows.finish()) }()
+	for rows.NextRow() {
+		var r record
+		if err := r.scan(rows.Values()); err != nil {
+			return err
+		}
+		receipts, err := listOf("receipts", "authority_receipts.receipt", r.receipts)
+		if err != nil {
+			return placed(err, r.cursor, r.operation)
+		}
+		found[r.operation] = authority.Receipt{Cursor: authority.Cursor(r.cursor), Revision: revisionOf(s.identity, r.revision), Receipts: receipts}
+	}
+	return nil
+}
+
+// Scan reads the rows of the page and no other: the audit proved that they are there, and
+// what the head is.
 func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (authority.Page, error) {
-	var page authority.Page
+	page := authority.Page{Next: after}
 	err := checkLimit(limit)
 	if err == nil {
-		err = v.read(ctx, func(in *session) (err error) {
-			page, err = in.scan(ctx, after, limit)
-			return err
-		})
+		err = v.read(ctx, func(in *session) error { return in.provedPage(ctx, &page, v.lineage.End.Cursor, limit) })
+	}
+	if err != nil {
+		page = authority.Page{}
 	}
 	return page, v.store.answer("scan", err, unreadable)
+}
+
+func (s *session) provedPage(ctx context.Context, page *authority.Page, head authority.Cursor, limit int) (err error) {
+	after := page.Next
+	if after > head {
+		return refuse(authority.ClassFailed, authority.ReasonScanRange, sentenceScanAhead).at(uint64(after))
+	}
+	want := min(uint64(head-after), uint64(limit))
+	if want == 0 {
+		return nil
+	}
+	page.Transactions, err = s.records(ctx, " WHERE c.tenant_id = $1 AND c.goal_id = $2 AND c.cursor > $3 ORDER BY c.cursor LIMIT $4",
+		s.tenant, s.goal, int64(after), int64(want))
+	if err != nil {
+		return err
+	}
+	if uint64(len(page.Transactions)) != want {
+		return violation(sentenceScanCover).field("authority_commits.cursor")
+	}
+	page.Next = after + authority.Cursor(want)
+	page.HasMore = page.Next < head
+	return nil
 }
 
 // Operations lists every operation id in cursor order.
