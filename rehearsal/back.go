@@ -82,11 +82,12 @@ func (r *run) cameBack(ctx context.Context, a *arm) (bool, error) {
 		return r.filesCameBack(control, a, names)
 	}
 	var compared []parity.Arm
-	for _, side := range []*arm{control, a} {
-		o, err := r.look(ctx, side.name, r.homeOf(side.at, r.kind, cutover.AccessUntouched))
-		defer func() { _ = o.close() }() // it was only read
-		if err != nil {
-			return false, r.unreadable(ctx, side, err)
+	sides := []*arm{control, a}
+	all, errs := r.lookAll(ctx, sides, func(side *arm) cutover.Ref { return r.homeOf(side.at, r.kind, cutover.AccessUntouched) })
+	defer closeAll(all)
+	for i, o := range all {
+		if errs[i] != nil {
+			return false, r.unreadable(ctx, sides[i], errs[i])
 		}
 		compared = append(compared, o.Arm)
 	}

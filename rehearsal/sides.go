@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
@@ -64,6 +65,13 @@ func (o *opened) close() error {
 	return err
 }
 
+// closeAll closes what was only read.
+func closeAll(all []*opened) {
+	for _, o := range all {
+		_ = o.close()
+	}
+}
+
 // look views a store for a comparison.
 func (r *run) look(ctx context.Context, name string, ref cutover.Ref) (o *opened, err error) {
 	o = &opened{Arm: parity.Arm{Name: name}}
@@ -87,6 +95,18 @@ func (r *run) look(ctx context.Context, name string, ref cutover.Ref) (o *opened
 		o.CheckCommit = view.CheckCommit
 	}
 	return o, nil
+}
+
+// lookAll views the stores of arms side by side, since each is proved for it. What was
+// opened is the caller's to close, also where another failed.
+func (r *run) lookAll(ctx context.Context, arms []*arm, at func(*arm) cutover.Ref) ([]*opened, []error) {
+	all, errs := make([]*opened, len(arms)), make([]error, len(arms))
+	var views sync.WaitGroup
+	for i, a := range arms {
+		views.Go(func() { all[i], errs[i] = r.look(ctx, a.name, at(a)) })
+	}
+	views.Wait()
+	return all, errs
 }
 
 // compare holds the arms against each other after the work: the stores exactly, the
@@ -121,11 +141,12 @@ func (r *run) compare(ctx context.Context) error {
 func (r *run) compareArms(ctx context.Context, arms []*arm, throughFiles bool) (err error) {
 	var compared []parity.Arm
 	var names []string
-	for _, a := range arms {
-		o, err := r.look(ctx, a.name, r.homeOf(a.at, a.kind, cutover.AccessUntouched))
-		defer func() { _ = o.close() }() // it was only read
-		if err != nil {
-			return r.unreadable(ctx, a, err)
+	all, errs := r.lookAll(ctx, arms, func(a *arm) cutover.Ref { return r.homeOf(a.at, a.kind, cutover.AccessUntouched) })
+	defer closeAll(all)
+	for i, a := range arms {
+		o := all[i]
+		if errs[i] != nil {
+			return r.unreadable(ctx, a, errs[i])
 		}
 		if throughFiles {
 			o.Projection, o.Compatible = legacy.CompatibleName, func(head authority.Canonical) authority.Canonical { return legacy.Compatible(head) }
