@@ -24,7 +24,13 @@ type Opener struct {
 	// Scratch is the folder for private copies of databases that have a log;
 	// empty is the system's folder for temporary files.
 	Scratch string
+
+	proofs *filestore.Proofs // nil: each journal that is opened has its own
 }
+
+// Remembering returns an Opener whose journals share what was proved of them: one whose
+// bytes were proved twice in this process is known from then on by their SHA-256.
+func Remembering() Opener { return Opener{proofs: &filestore.Proofs{}} }
 
 var _ cutover.Stores = Opener{}
 
@@ -87,7 +93,7 @@ func (o Opener) Open(_ context.Context, ref cutover.Ref) (cutover.History, error
 }
 
 func (o Opener) file(ref cutover.Ref) (cutover.History, error) {
-	options := filestore.Options{GoalID: ref.Goal, Existence: filestore.ExistingOnly, Access: filestore.ReadOnly, LockWait: o.Wait}
+	options := filestore.Options{GoalID: ref.Goal, Existence: filestore.ExistingOnly, Access: filestore.ReadOnly, LockWait: o.Wait, Proofs: o.proofs}
 	switch ref.Access {
 	case cutover.AccessCreate:
 		options.Access, options.Existence, options.NewFormat = filestore.ReadWrite, filestore.MayCreate, ref.Format

@@ -38,7 +38,7 @@ type env struct {
 
 func newEnv(arg0 string, stdout, stderr io.Writer) *env {
 	return &env{program: invoked(arg0), self: executable(arg0), stdout: stdout, stderr: stderr,
-		now: time.Now, random: rand.Reader, stores: store.Opener{}, principal: cutover.Principal}
+		now: time.Now, random: rand.Reader, stores: store.Remembering(), principal: cutover.Principal}
 }
 
 // invoked is the beginning of a line that can be pasted. What `go run` executes is

@@ -40,7 +40,9 @@ func (s *Store) replace(ctx context.Context, b *base, rows iter.Seq2[*row, error
 	if err != nil {
 		return written{}, replaceRefusal(err)
 	}
-	s.memory.Store(a.note(authority.Digest(sum.Sum(nil))))
+	if made := a.proof(authority.Digest(sum.Sum(nil))); made != nil {
+		s.proofs.keep(made)
+	}
 	return a.written, nil
 }
 
@@ -74,6 +76,7 @@ type appender struct {
 }
 
 func (s *Store) appender(b *base) *appender {
+	b.index = b.copied() // a commit adds its own, and may fail
 	a := &appender{store: s, base: b, format: s.options.NewFormat, seal: newSealer(s.options.GoalID, b.identity)}
 	if b.document != nil {
 		a.format = b.document.header.format

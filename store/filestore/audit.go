@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 )
@@ -41,18 +42,53 @@ func positionOf(from *authority.Bookmark) (*position, error) {
 //
 // Findings name the first row that has an oddity and how many rows have it.
 func (s *Store) Audit(ctx context.Context, from *authority.Bookmark, visit func(authority.Row) error) (authority.Lineage, error) {
+	if from == nil || from.Cursor == 0 {
+		v, err := s.view(ctx, visit)
+		if err != nil {
+			return authority.Lineage{}, s.refuse("audit", err)
+		}
+		return v.lineage, v.Close()
+	}
+	d, lineage, err := s.audit(ctx, from, auditing(visit))
+	if err != nil {
+		return authority.Lineage{}, s.refuse("audit", err)
+	}
+	d.close()
+	return lineage, nil
+}
+
+func auditing(visit func(authority.Row) error) *walk {
 	w := &walk{audited: true}
 	if visit != nil {
 		w.visit = func(r *row) error { return visit(r.authorityRow()) }
 	}
-	d, lineage, err := s.audit(ctx, from, w)
-	if err != nil {
-		return authority.Lineage{}, s.refuse("audit", err)
+	return w
+}
+
+// view audits the document from its first row, unless its bytes were audited before and
+// nobody wants to see the rows.
+func (s *Store) view(ctx context.Context, visit func(authority.Row) error) (*view, error) {
+	if visit == nil && ctx.Err() == nil {
+		if v, ok := s.known(ctx); ok && v.audited {
+			v.lineage.Findings = slices.Clone(v.lineage.Findings)
+			return v, nil
+		} else if ok {
+			v.document.close()
+		}
 	}
-	if d != nil {
-		d.close()
+	w := auditing(visit)
+	v := &view{store: s}
+	var err error
+	if v.document, v.lineage, err = s.audit(ctx, nil, w); err != nil {
+		return nil, err
 	}
-	return lineage, nil
+	if v.document == nil {
+		return v, nil
+	}
+	v.index, v.audited = w.index, true
+	lineage := v.lineage
+	s.proofs.note(ctx, v, &lineage)
+	return v, nil
 }
 
 // audit returns the proved document, nil when there is none.

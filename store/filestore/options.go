@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -46,16 +45,18 @@ type Options struct {
 	// when empty, which LoopX 2.1.1 writes, or FormatFileV0. A document that is
 	// there keeps its format.
 	NewFormat authority.Format
+	// Proofs is shared with other stores of the process; nil means one of its own.
+	Proofs *Proofs
 }
 
 // Store is one Goal's journal. It holds no descriptor between calls and may be
-// used by several goroutines. Each call reads the whole document. It proves it too,
-// unless its bytes are those that this Store wrote last, by their SHA-256.
+// used by several goroutines. Each call reads the whole document, and proves it unless
+// its bytes were proved or written before, by their SHA-256 ([Proofs]).
 type Store struct {
 	path         string
 	identityPath string
 	options      Options
-	memory       atomic.Pointer[memory]
+	proofs       *Proofs
 }
 
 var (
@@ -87,7 +88,10 @@ func OpenDocument(path, identityPath string, options Options) (*Store, error) {
 	if options.NewFormat == "" {
 		options.NewFormat = authority.FormatFileV1
 	}
-	s := &Store{path: path, identityPath: identityPath, options: options}
+	if options.Proofs == nil {
+		options.Proofs = &Proofs{}
+	}
+	s := &Store{path: path, identityPath: identityPath, options: options, proofs: options.Proofs}
 	switch {
 	case !canonical.ValidID(options.GoalID):
 		return nil, s.refuse("open", failed(authority.ReasonNone, "goal id must be a non-empty trimmed string"))

@@ -17,13 +17,10 @@ import (
 //
 // The view answers CheckCommit, too, for the document as it was proved.
 func (s *Store) View(ctx context.Context) (authority.View, error) {
-	v := &view{store: s}
-	w := &walk{audited: true}
-	var err error
-	if v.document, v.lineage, err = s.audit(ctx, nil, w); err != nil {
+	v, err := s.view(ctx, nil)
+	if err != nil {
 		return nil, s.refuse("audit", err)
 	}
-	v.index = w.index
 	return v, nil
 }
 
@@ -31,6 +28,7 @@ type view struct {
 	store    *Store
 	document *document // nil when there is none
 	lineage  authority.Lineage
+	audited  bool // lineage is there
 	index
 
 	mu     sync.Mutex

@@ -141,6 +141,67 @@ func conflict(t *testing.T, store *filestore.Store, request authority.CommitRequ
 	}
 }
 
+// Stores that share their proofs prove a journal twice and then know it. What one of them
+// knows is of these bytes, this identity and this goal alone.
+func TestStoresShareProofs(t *testing.T) {
+	ctx, shared := context.Background(), &filestore.Proofs{}
+	writer, _ := longWriter(t, authority.FormatFileV1)
+	opened := func() *filestore.Store {
+		s, err := filestore.OpenDocument(writer.Path(), filestore.IdentityPath(dirOf(writer)), filestore.Options{GoalID: fixture.HistoryGoal, Proofs: shared})
+		must(t, err)
+		return s
+	}
+	want, err := another(t, writer).Audit(ctx, nil, nil)
+	must(t, err)
+	for range 4 {
+		got, err := opened().Audit(ctx, nil, nil)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v, %v; want %+v", got, err, want)
+		}
+		got.Findings = append(got.Findings, authority.Finding{Code: "the_callers_own"})
+		view, err := opened().View(ctx)
+		must(t, err)
+		if got := view.Lineage(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("a view of %+v, want %+v", got, want)
+		}
+		must(t, view.Close())
+		rows := 0
+		if _, err := opened().Audit(ctx, nil, func(authority.Row) error { rows++; return nil }); err != nil || rows != 75 {
+			t.Fatalf("a visitor saw %d rows, %v", rows, err)
+		}
+	}
+	foreign, err := filestore.OpenDocument(writer.Path(), filestore.IdentityPath(dirOf(writer)), filestore.Options{GoalID: "another", Proofs: shared})
+	must(t, err)
+	if _, err := foreign.Audit(ctx, nil, nil); err == nil {
+		t.Error("another goal was not refused")
+	}
+	text, err := os.ReadFile(writer.Path())
+	must(t, err)
+	for _, at := range []int{0, len(text) / 3, len(text) - 40} {
+		spoilt := slices.Clone(text)
+		spoilt[at] ^= 1
+		must(t, os.WriteFile(writer.Path(), spoilt, 0o600))
+		if _, err := opened().Audit(ctx, nil, nil); err == nil {
+			t.Errorf("byte %d was changed and nobody saw it", at)
+		}
+	}
+}
+
+// The third audit of a process, which reads and hashes the file alone, beside the first.
+func BenchmarkAuditKnown(b *testing.B) {
+	dir, size := journal(b, "v1")
+	options := filestore.Options{Dir: dir, GoalID: fixture.HistoryGoal, Proofs: &filestore.Proofs{}}
+	for range 2 {
+		_, err := open(b, options).Audit(context.Background(), nil, nil)
+		must(b, err)
+	}
+	b.SetBytes(size)
+	for b.Loop() {
+		_, err := open(b, options).Audit(context.Background(), nil, nil)
+		must(b, err)
+	}
+}
+
 // A commit of a handle that wrote the row before, and of one that has to prove the history.
 func BenchmarkCommitOnOwn(b *testing.B)     { benchmarkCommits(b, false) }
 func BenchmarkCommitOnForeign(b *testing.B) { benchmarkCommits(b, true) }
