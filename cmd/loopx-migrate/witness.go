@@ -31,9 +31,9 @@ func (e *env) compareByWitness(ctx context.Context, left, right cutover.Ref) (_ 
 	said := testified{Logical: map[string]string{}}
 	var readings [2]*witness.Reading
 	for i, ref := range []cutover.Ref{left, right} {
-		history, release, err := store.Opener{}.Witness(names[i], ref)
-		if err != nil {
-			return nil, err
+		history, release, refused := store.Opener{}.Witness(names[i], ref)
+		if refused != nil {
+			return nil, refused
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		if readings[i], err = e.testify(ctx, ref, history, &said); err != nil {
