@@ -185,6 +185,9 @@ func (r *run) forward(ctx context.Context) error {
 			a.flow.Server = r.Server.URL
 		}
 		request := cutover.Request{Command: cutover.CommandCutover, To: to, MaxStall: r.MaxStall, WritersStopped: r.kind == authority.KindLegacy}
+		if a.kind == authority.KindPostgreSQL { // this is the rehearsal that it is held for
+			request.Accept = []manifest.Accepted{acceptedOnCopy(cutover.HoldRehearsalMissing, string(a.kind))}
+		}
 		if err := r.phase(ctx, a, "cutover", func() error { return r.cutOver(ctx, a, request) }); err != nil {
 			return err
 		}
@@ -220,11 +223,9 @@ func (r *run) execute(ctx context.Context, a *arm, request cutover.Request) (cut
 	var refusal *cutover.Refusal
 	if errors.As(err, &refusal) && r.mayAccept(refusal.Holds) {
 		for _, h := range refusal.Holds {
-			accepted := manifest.Accepted{Hold: h.Code, Record: h.Record, Owner: "rehearsal", Reason: "on a disposable copy"}
+			accepted := acceptedOnCopy(h.Code, h.Record)
 			request.Accept = append(request.Accept, accepted)
-			if h.Code != cutover.HoldRehearsalMissing { // this is the rehearsal
-				r.holds[h.Code+":"+h.Record] = accepted
-			}
+			r.holds[h.Code+":"+h.Record] = accepted
 		}
 		preview, err = a.flow.Run(ctx, request)
 	}
@@ -240,6 +241,10 @@ func (r *run) execute(ctx context.Context, a *arm, request cutover.Request) (cut
 	done, err := a.flow.Run(ctx, request)
 	done.PlanDigest = preview.PlanDigest
 	return done, err
+}
+
+func acceptedOnCopy(hold, record string) manifest.Accepted {
+	return manifest.Accepted{Hold: hold, Record: record, Owner: "rehearsal", Reason: "on a disposable copy"}
 }
 
 func (r *run) mayAccept(holds []cutover.Hold) bool {
