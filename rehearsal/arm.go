@@ -37,6 +37,7 @@ type arm struct {
 	base   authority.Cursor // of its store before the work
 	work   work
 	failed bool
+	seen   *opened // after the work, while arms are compared
 	facts  evidence.RehearsedArm
 	curve  curve
 }

@@ -66,6 +66,8 @@ type Witness interface {
 type Standing struct {
 	Name string
 	Ref  cutover.Ref
+	// View is of the same state, proved by the store's own reader; nil where none is open.
+	View authority.View
 	// Base is the last cursor that the arm had before the work. Rows up to it are only
 	// compared where Whole says that all arms began with the same ones.
 	Base  authority.Cursor
@@ -114,6 +116,7 @@ func Run(ctx context.Context, c Config) (_ *evidence.Rehearsal, kept string, err
 	if r.dir, err = filepath.EvalSymlinks(r.dir); err != nil {
 		return nil, kept, err
 	}
+	defer r.unsee()
 	for _, act := range []func(context.Context) error{r.copySource, r.bind, r.lay, r.forward, r.work, r.compare, r.testify, r.back} {
 		if err := act(ctx); err != nil {
 			return nil, kept, err

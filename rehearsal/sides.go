@@ -109,6 +109,35 @@ func (r *run) lookAll(ctx context.Context, arms []*arm, at func(*arm) cutover.Re
 	return all, errs
 }
 
+// see views what each arm has after its work. A view is proved once and stays open for all
+// who compare, until unsee.
+func (r *run) see(ctx context.Context, arms []*arm) []error {
+	due := slices.DeleteFunc(slices.Clone(arms), func(a *arm) bool { return a.seen != nil })
+	all, errs := r.lookAll(ctx, due, func(a *arm) cutover.Ref { return r.homeOf(a.at, a.kind, cutover.AccessUntouched) })
+	for i, a := range due {
+		if a.seen = all[i]; errs[i] != nil {
+			_ = a.seen.close() // it was only read
+			a.seen = nil
+		}
+	}
+	failed := make([]error, len(arms))
+	for i, a := range arms {
+		if at := slices.Index(due, a); at >= 0 {
+			failed[i] = errs[at]
+		}
+	}
+	return failed
+}
+
+func (r *run) unsee() {
+	for _, a := range r.arms {
+		if a.seen != nil {
+			_ = a.seen.close() // it was only read
+			a.seen = nil
+		}
+	}
+}
+
 // compare holds the arms against each other after the work: the stores exactly, the
 // legacy files through what Markdown carries, and what each operation came to.
 func (r *run) compare(ctx context.Context) error {
@@ -141,13 +170,12 @@ func (r *run) compare(ctx context.Context) error {
 func (r *run) compareArms(ctx context.Context, arms []*arm, throughFiles bool) (err error) {
 	var compared []parity.Arm
 	var names []string
-	all, errs := r.lookAll(ctx, arms, func(a *arm) cutover.Ref { return r.homeOf(a.at, a.kind, cutover.AccessUntouched) })
-	defer closeAll(all)
+	errs := r.see(ctx, arms)
 	for i, a := range arms {
-		o := all[i]
 		if errs[i] != nil {
 			return r.unreadable(ctx, a, errs[i])
 		}
+		o := *a.seen
 		if throughFiles {
 			o.Projection, o.Compatible = legacy.CompatibleName, func(head authority.Canonical) authority.Canonical { return legacy.Compatible(head) }
 		}
@@ -282,6 +310,7 @@ func oddOf(values map[string]string) (odd string, same bool) {
 
 // testify lets the witness read what the arms hold now.
 func (r *run) testify(ctx context.Context) error {
+	defer r.unsee()
 	if r.Witness == nil {
 		return nil
 	}
@@ -289,7 +318,11 @@ func (r *run) testify(ctx context.Context) error {
 	var arms []Standing
 	for _, a := range r.standing() {
 		if a.kind != authority.KindLegacy {
-			arms = append(arms, Standing{Name: a.name, Ref: r.homeOf(a.at, a.kind, cutover.AccessUntouched), Base: a.base, Whole: r.kind != authority.KindLegacy})
+			standing := Standing{Name: a.name, Ref: r.homeOf(a.at, a.kind, cutover.AccessUntouched), Base: a.base, Whole: r.kind != authority.KindLegacy}
+			if a.seen != nil {
+				standing.View = a.seen.view
+			}
+			arms = append(arms, standing)
 		}
 	}
 	said, err := r.Witness.Testify(ctx, arms)

@@ -28,7 +28,7 @@ func (w rehearsalWitness) Testify(ctx context.Context, arms []rehearsal.Standing
 		}
 		defer func() { err = errors.Join(err, release()) }()
 		reading.Go(func() {
-			if readings[i], errs[i] = w.e.testify(ctx, a.Ref, history, &said[i]); errs[i] != nil {
+			if readings[i], errs[i] = w.e.testify(ctx, a.Ref, a.View, history, &said[i]); errs[i] != nil {
 				errs[i] = fmt.Errorf("witness of arm %s: %w", a.Name, errs[i])
 			}
 		})

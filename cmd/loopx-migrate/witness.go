@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/evidence"
 	"github.com/loopx-project/loopx-migrate/parity"
@@ -36,7 +37,7 @@ func (e *env) compareByWitness(ctx context.Context, left, right cutover.Ref) (_ 
 			return nil, refused
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		if readings[i], err = e.testify(ctx, ref, history, &said); err != nil {
+		if readings[i], err = e.testify(ctx, ref, nil, history, &said); err != nil {
 			return nil, err
 		}
 		said.Logical[names[i]] = readings[i].Logical
@@ -52,8 +53,9 @@ func (e *env) compareByWitness(ctx context.Context, left, right cutover.Ref) (_ 
 	return a, said.refusal()
 }
 
-// testify reads one side, asks its store, and proves the reader on spoilt copies.
-func (e *env) testify(ctx context.Context, ref cutover.Ref, history *witness.History, said *testified) (_ *witness.Reading, err error) {
+// testify reads one side, asks its store's own reader, and proves the witness on spoilt
+// copies. Without a view it opens one.
+func (e *env) testify(ctx context.Context, ref cutover.Ref, view authority.View, history *witness.History, said *testified) (*witness.Reading, error) {
 	r, err := witness.Read(ctx, history)
 	var defect *witness.Defect
 	if errors.As(err, &defect) {
@@ -62,16 +64,8 @@ func (e *env) testify(ctx context.Context, ref cutover.Ref, history *witness.His
 	if err != nil {
 		return nil, err
 	}
-	s, err := e.stores.Open(ctx, ref)
+	check, err := e.askStore(ctx, ref, view, r)
 	if err != nil {
-		return nil, err
-	}
-	view, err := s.View(ctx)
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	check, err := witness.Ask(ctx, r, view)
-	if err := errors.Join(err, view.Close(), s.Close()); err != nil {
 		return nil, err
 	}
 	said.Verdicts = append(said.Verdicts, evidence.WitnessedCheck(check, history.Name))
@@ -82,6 +76,22 @@ func (e *env) testify(ctx context.Context, ref cutover.Ref, history *witness.His
 	planted, not := evidence.PlantedBy(proof)
 	said.Planted, said.NotChecked = append(said.Planted, planted...), append(said.NotChecked, not...)
 	return r, nil
+}
+
+func (e *env) askStore(ctx context.Context, ref cutover.Ref, view authority.View, r *witness.Reading) (witness.Check, error) {
+	if view != nil {
+		return witness.Ask(ctx, r, view)
+	}
+	s, err := e.stores.Open(ctx, ref)
+	if err != nil {
+		return witness.Check{}, err
+	}
+	view, err = s.View(ctx)
+	if err != nil {
+		return witness.Check{}, errors.Join(err, s.Close())
+	}
+	check, err := witness.Ask(ctx, r, view)
+	return check, errors.Join(err, view.Close(), s.Close())
 }
 
 // refusal is nil when every check is equal and every planted difference was found.
