@@ -30,8 +30,8 @@ type rung struct {
 	// probe says how the claim stands. Without one it is unverified, for the reason in untried.
 	probe   func(*climber) standing
 	untried string
-	// command is what the claim is about; not built, the claim is pending.
-	command string
+	// command and flag are what the claim is about; not built, the claim is pending.
+	command, flag string
 }
 
 // standing is how a claim stands, and why.

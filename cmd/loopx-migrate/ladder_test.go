@@ -14,7 +14,7 @@ import (
 // Every claim, through the program itself: none fails.
 func TestEveryClaimStands(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a run of the whole ladder takes half a minute")
+		t.Skip("a run of the whole ladder takes two minutes")
 	}
 	r := run(t, "ladder", "--output", "json")
 	var answer struct {
@@ -27,8 +27,7 @@ func TestEveryClaimStands(t *testing.T) {
 		t.Errorf("%d of %d claims were tried", len(answer.Facts.Claims), len(rungs))
 	}
 	for _, c := range answer.Facts.Claims {
-		noServer := c.ID == "postgresql.story" && os.Getenv("LOOPX_MIGRATE_REQUIRE_PG") == ""
-		tried := rungNamed(t, c.ID).probe != nil && c.ID != "freeze.probe" && !noServer
+		tried := rungNamed(t, c.ID).probe != nil && !untriable(c.ID)
 		if c.State == rungFail || tried && c.State != rungPass {
 			t.Errorf("%s: %s, %s", c.ID, c.State, c.Why)
 		}
@@ -36,6 +35,17 @@ func TestEveryClaimStands(t *testing.T) {
 	if r.exit == 0 {
 		t.Error("a model stood in for LoopX, and the exit status is 0")
 	}
+}
+
+// untriable reports whether a claim may be unverified on this machine.
+func untriable(id string) bool {
+	switch id {
+	case "freeze.probe", "loopx.goes_on":
+		return true // no LoopX was named
+	case "grants.required":
+		return os.Geteuid() != 0
+	}
+	return strings.HasPrefix(id, "postgresql.") && os.Getenv("LOOPX_MIGRATE_REQUIRE_PG") == ""
 }
 
 func rungNamed(t *testing.T, id string) rung {

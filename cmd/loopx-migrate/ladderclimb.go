@@ -13,7 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/evidence"
@@ -26,6 +30,8 @@ type climber struct {
 	ctx   context.Context
 	e     *env
 	loopx string
+	// as is who runs the program, nil for the user of this process.
+	as *syscall.SysProcAttr
 	// folders are removed at the end.
 	folders []string
 	// printed are all answers, without the lines to run next: they must hold nothing private.
@@ -38,8 +44,8 @@ func newClimber(ctx context.Context, e *env, loopx string) *climber {
 
 // stand tries one claim. A probe that cannot be carried out has failed.
 func (l *climber) stand(r rung) (s standing) {
-	if r.command != "" && l.e.app().Command(r.command) == nil {
-		return standing{rungPending, "there is no command " + r.command}
+	if missing := l.missing(r); missing != "" {
+		return standing{rungPending, missing}
 	}
 	if r.probe == nil {
 		return standing{rungUnverified, cmp.Or(r.untried, "no probe at the command line tries it")}
@@ -54,6 +60,21 @@ func (l *climber) stand(r rung) (s standing) {
 		}
 	}()
 	return r.probe(l)
+}
+
+// missing says what a claim is about and is not built, or "".
+func (l *climber) missing(r rung) string {
+	if r.command == "" {
+		return ""
+	}
+	command := l.e.app().Command(r.command)
+	if command == nil {
+		return "there is no command " + r.command
+	}
+	if r.flag != "" && !slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), r.flag) }) {
+		return r.command + " has no flag --" + r.flag
+	}
+	return ""
 }
 
 // unclimbed ends a probe: the claim fails for that reason.
@@ -125,6 +146,24 @@ func (r ran) fact(names ...string) string {
 	return fmt.Sprint(at)
 }
 
+// stores are the stores that inspect shows.
+func (r ran) stores() []map[string]any {
+	list, _ := r.Facts["stores"].([]any)
+	var stores []map[string]any
+	for _, s := range list {
+		store, _ := s.(map[string]any)
+		stores = append(stores, store)
+	}
+	return stores
+}
+
+// store is the only store that inspect shows.
+func (r ran) store() map[string]any {
+	stores := r.stores()
+	must(len(stores) == 1, "the goal has %d stores", len(stores))
+	return stores[0]
+}
+
 // run runs one command on the Goal.
 func (g goalCopy) run(args ...string) ran {
 	return g.l.run(append([]string{"--runtime-root=" + g.root(), "--goal-id=" + demoGoal}, args...)...)
@@ -137,7 +176,7 @@ func (l *climber) run(args ...string) ran {
 // line runs the words of a command line, as they were printed.
 func (l *climber) line(args []string) ran {
 	cmd := exec.CommandContext(l.ctx, l.e.self, args...)
-	cmd.Env = childEnvironment()
+	cmd.Env, cmd.SysProcAttr = childEnvironment(), l.as
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	err := cmd.Run()

@@ -100,9 +100,7 @@ func probeFreeze(l *climber) standing {
 	g := l.goal()
 	before := g.run("inspect")
 	done := g.step("freeze", "--to", "sqlite:")
-	stores, _ := before.Facts["stores"].([]any)
-	must(len(stores) == 1, "the goal has %d stores", len(stores))
-	want, _ := stores[0].(map[string]any)
+	want := before.store()
 	must(done.fact("result", "logical_digest") == want["logical_digest"] && done.fact("result", "cursor") == want["cursor"], "it bound something else than inspect had read")
 	return pass("at cursor %s", done.fact("result", "cursor"))
 }
@@ -228,10 +226,8 @@ func probeRollback(l *climber) standing {
 	g.answers(0, "done", "probe-writer")
 	g.step("rollback")
 	r := g.answers(0, "done", "inspect")
-	stores, _ := r.Facts["stores"].([]any)
-	must(len(stores) == 1 && r.fact("authority", "kind") == "file", "the authority is %s", r.fact("authority", "kind"))
-	store, _ := stores[0].(map[string]any)
-	must(store["cursor"] == "232", "the journal ends at %v", store["cursor"])
+	must(r.fact("authority", "kind") == "file", "the authority is %s", r.fact("authority", "kind"))
+	must(r.store()["cursor"] == "232", "the journal ends at %v", r.store()["cursor"])
 	return pass("cursor 232 is in the journal")
 }
 
