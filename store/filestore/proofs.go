@@ -125,21 +125,31 @@ func (s *Store) known(ctx context.Context) (*view, bool) {
 	if err != nil {
 		return nil, false
 	}
-	if among := s.proofs.candidates(d.meeting()); len(among) > 0 {
-		sum, ok := d.sum(ctx)
-		for _, p := range among {
-			if ok && p.sum == sum {
-				d.frame = p.frame
-				v := &view{store: s, document: d, index: p.index}
-				if p.lineage != nil {
-					v.lineage, v.audited = *p.lineage, true
-				}
-				return v, true
-			}
-		}
+	p := s.proofs.of(ctx, d)
+	if p == nil {
+		d.close()
+		return nil, false
 	}
-	d.close()
-	return nil, false
+	d.frame = p.frame
+	v := &view{store: s, document: d, index: p.index}
+	if p.lineage != nil {
+		v.lineage, v.audited = *p.lineage, true
+	}
+	return v, true
+}
+
+// of is the proof of the document's bytes, nil where there is none.
+func (p *Proofs) of(ctx context.Context, d *document) *proof {
+	among := p.candidates(d.meeting())
+	if len(among) == 0 {
+		return nil
+	}
+	sum, ok := d.sum(ctx)
+	i := slices.IndexFunc(among, func(known *proof) bool { return ok && known.sum == sum })
+	if i < 0 {
+		return nil
+	}
+	return among[i]
 }
 
 // sum is the SHA-256 of the whole document; false when it cannot be read.
