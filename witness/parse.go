@@ -31,7 +31,7 @@ const deepest = 10000
 var errNotUTF8 = errors.New("it is not UTF-8")
 
 // parse reads a whole text.
-func parse(in string) (*value, error) { return new(memory).parse(in) }
+func parse(in string) (*value, error) { return (&parser{in: in}).whole() }
 
 // memory remembers the elements of the text before.
 type memory struct{ known map[string]*value }
@@ -189,10 +189,10 @@ func (p *parser) element() *value {
 	return v
 }
 
-// endOfObject is where the object that begins here ends, or -1: only where there is
-// something to find it again by.
+// endOfObject is where the object that begins here ends, or -1: only where it is
+// remembered by its spelling.
 func (p *parser) endOfObject() int {
-	if len(p.known) == 0 || p.pos >= len(p.in) || p.in[p.pos] != '{' {
+	if p.met == nil || p.pos >= len(p.in) || p.in[p.pos] != '{' {
 		return -1
 	}
 	return p.closing()

@@ -60,6 +60,7 @@ func (v *value) canonical() string {
 		return v.printed
 	}
 	var b strings.Builder
+	b.Grow(v.length())
 	if v.kind == list {
 		b.WriteByte('[')
 		for i, element := range v.list {
@@ -79,6 +80,18 @@ func (v *value) canonical() string {
 	}
 	v.printed = b.String()
 	return v.printed
+}
+
+// length is at least that of the parts' printed forms.
+func (v *value) length() int {
+	n := len("[]")
+	for _, element := range v.list {
+		n += len(element.canonical()) + len(",")
+	}
+	for key, member := range v.members {
+		n += len(key) + len(member.canonical()) + len(`"":,`)
+	}
+	return n
 }
 
 func comma(b *strings.Builder, i int) {
@@ -104,6 +117,9 @@ const notIndex = 1<<32 - 1
 
 // index is the number of a key that JavaScript takes for an array index.
 func index(key string) uint64 {
+	if key == "" || key[0] < '0' || key[0] > '9' {
+		return notIndex
+	}
 	n, err := strconv.ParseUint(key, 10, 64)
 	if err != nil || strconv.FormatUint(n, 10) != key || n >= notIndex {
 		return notIndex
