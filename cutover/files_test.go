@@ -213,7 +213,7 @@ func TestFilesHolds(t *testing.T) {
 	r.edit(r.lease("todo_fce99541009e"), `"status": "released"`, `"status": "active"`)
 	r.edit(r.lease("todo_fce99541009e"), "2026-12-01T15:47:19Z", "2099-12-01T15:47:19Z")
 	refusal := r.refused(freezeFiles(), cutover.KindRefused, "lease_active")
-	if len(refusal.Holds) != 1 || refusal.Holds[0].Record != "todo_fce99541009e" || !strings.Contains(refusal.Holds[0].Detail, "owner alice, key small-run-1, expires 2099") {
+	if len(refusal.Holds) != 1 || refusal.Holds[0].Record != "todo_fce99541009e" || !strings.Contains(refusal.Holds[0].Detail, "owner alice, key sha256:fcf51793af01, expires 2099") || strings.Contains(refusal.Holds[0].Detail, "small-run-1") {
 		t.Errorf("%+v", refusal.Holds)
 	}
 	active := r.read(r.lease("todo_fce99541009e"))

@@ -264,7 +264,7 @@ func TestCase23Flow(t *testing.T) {
 		for _, h := range refusal.Holds {
 			named += h.Code + " " + h.Record + ": " + h.Detail + "\n"
 		}
-		for _, want := range []string{"lease_active todo_ex_run", "lease_expired_still_active todo_ex_old", "owner ", "key ", "expires 2099", "clock "} {
+		for _, want := range []string{"lease_active todo_ex_run", "lease_expired_still_active todo_ex_old", "owner ", "key sha256:", "expires 2099", "clock "} {
 			if refusal.Kind != cutover.KindRefused || !strings.Contains(named, want) {
 				t.Errorf("attested %t: %q is not named in\n%s", attested, want, named)
 			}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
@@ -82,7 +84,8 @@ func (f *Flow) saidBefore(p *Plan) error {
 	if refusal.Reason != reasonDenied {
 		return err
 	}
-	p.Holds = append(p.Holds, Hold{Code: refusal.Reason, Record: f.Principal, Detail: refusal.Sentence})
+	// Before all others: to clear them would not lead on.
+	p.Holds = slices.Insert(p.Holds, 0, Hold{Code: refusal.Reason, Record: f.Principal, Detail: refusal.Sentence})
 	return nil
 }
 
@@ -138,6 +141,12 @@ func (f *Flow) previewGrants(r Request) (Result, error) {
 
 // planGrants says what would change, over the grants as they stand.
 func (f *Flow) planGrants(r Request) (Plan, error) {
+	// A record that cannot be trusted stops no withdrawal; one that is away would be begun anew.
+	if snap, err := f.Folder.Load(); err == nil {
+		if lost := f.recordless(snap.Manifest, fence.ReadSelector(f.Place)); lost != nil {
+			return Plan{}, lost
+		}
+	}
 	owner, err := ownerOf(f.Place.Root())
 	if err != nil {
 		return Plan{}, err

@@ -42,6 +42,19 @@ func frozenAs(now seen, m *manifest.Manifest) error {
 	return refusal
 }
 
+// recordless is the refusal of every step of a Goal that is frozen by a migration of this
+// tool whose record is not where it belongs: what was bound, and with it the way out,
+// stands in the record alone. Nil where no such fence stands.
+func (f *Flow) recordless(m *manifest.Manifest, v fence.SelectorView) *Refusal {
+	if v.State != fence.SelectorFrozen || m != nil && m.MigrationID == v.Frozen.MigrationID {
+		return nil
+	}
+	refusal := refuse(KindUnproved, "record_missing", "the fence of migration %s stands without its record: put %s back with everything that was in it; "+
+		"until then nobody may write, and no command lifts the fence", v.Frozen.MigrationID, f.Place.Rel(f.Folder.Dir()))
+	refusal.Next = []string{"status"} // once the record is back
+	return refusal
+}
+
 // passes is an audit's proof that a history goes through a place that was bound.
 type passes struct {
 	through authority.Bookmark

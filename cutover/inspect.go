@@ -15,6 +15,8 @@ type Inspection struct {
 	Verdict     fence.Verdict
 	// FenceLost is set where the frozen selector of the migration that goes on is gone.
 	FenceLost bool
+	// Lost is set where the fence of a migration stands without its record.
+	Lost *Refusal
 	// Nothing is set where no file of such a Goal was found: its id may be mistyped.
 	Nothing bool
 	Stores  []StoreInspection
@@ -41,7 +43,7 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	seen := Inspection{Observation: now.observation, Verdict: now.verdict, FenceLost: now.fenceLost()}
+	seen := Inspection{Observation: now.observation, Verdict: now.verdict, FenceLost: now.fenceLost(), Lost: now.lost}
 	for kind, there := range map[authority.Kind]bool{authority.KindFile: now.observation.Journal, authority.KindSQLite: now.observation.Database} {
 		if !there {
 			continue

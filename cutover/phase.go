@@ -45,19 +45,31 @@ func opens(command string, phase manifest.Phase) bool {
 	return begins && (phase.Closed() || phase == manifest.PhasePromoted)
 }
 
-// nextStep is what an operator does next in a phase, as arguments of the command line. A
-// freeze of legacy files is refused without the attestation.
-func nextStep(phase manifest.Phase, source authority.Kind) []string {
-	freeze := []string{CommandFreeze}
-	if phase != manifest.PhasePlanned {
-		freeze = append(freeze, "--to", "sqlite:")
+// NextFreeze are the arguments of a freeze of a source of that kind. It names a target that
+// is possible: no store is migrated to its own kind. A freeze of legacy files is refused
+// without the attestation.
+func NextFreeze(source authority.Kind) []string {
+	to := "sqlite:"
+	if source == authority.KindSQLite {
+		to = "file:"
 	}
+	return attested([]string{CommandFreeze, "--to", to}, source)
+}
+
+func attested(freeze []string, source authority.Kind) []string {
 	if source == authority.KindLegacy {
 		freeze = append(freeze, "--writers-stopped")
 	}
+	return freeze
+}
+
+// nextStep is what an operator does next in a phase, as arguments of the command line.
+func nextStep(phase manifest.Phase, source authority.Kind) []string {
 	switch phase {
-	case manifest.PhaseNone, manifest.PhaseAborted, manifest.PhaseRolledBack, manifest.PhasePlanned:
-		return freeze
+	case manifest.PhaseNone, manifest.PhaseAborted, manifest.PhaseRolledBack:
+		return NextFreeze(source)
+	case manifest.PhasePlanned: // its target is on record
+		return attested([]string{CommandFreeze}, source)
 	case manifest.PhaseFrozen:
 		return []string{CommandImport}
 	case manifest.PhaseImported:

@@ -1,6 +1,7 @@
 package cutover
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,10 +88,15 @@ func (p Plan) Digest() (string, error) {
 // Hold is a named reason why a step may not run now.
 type Hold = manifest.Hold
 
-// sortHolds brings holds into one order, so that equal holds give equal plans.
+// sortHolds brings holds into one order, so that equal holds give equal plans. Those that
+// nobody may accept come first: a refusal is named after the first hold, and to accept
+// another one would not lead on.
 func sortHolds(holds []Hold) {
 	slices.SortFunc(holds, func(a, b Hold) int {
-		return strings.Compare(a.Code+"\x00"+a.Record, b.Code+"\x00"+b.Record)
+		if a.Acceptable != b.Acceptable {
+			return map[bool]int{true: 1, false: -1}[a.Acceptable]
+		}
+		return cmp.Or(strings.Compare(a.Code, b.Code), strings.Compare(a.Record, b.Record))
 	})
 }
 

@@ -67,6 +67,8 @@ func (f *Flow) planLive(ctx context.Context, now seen, r Request) (Plan, error) 
 // supported refuses a pair of stores that no migration goes between.
 func supported(now seen, p Plan) error {
 	switch {
+	case now.lost != nil:
+		return now.lost
 	case now.verdict.Blocked:
 		refusal := refuse(KindUnproved, now.verdict.Reason, "no store is the authority now: %s", now.verdict.Detail)
 		refusal.Next = []string{"status"}

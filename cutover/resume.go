@@ -11,6 +11,9 @@ import (
 // planResume says which step died and that it would be finished.
 func (f *Flow) planResume(now seen, r Request) (Plan, error) {
 	m := now.snap.Manifest
+	if now.lost != nil {
+		return Plan{}, now.lost
+	}
 	if m == nil || m.Intent == nil {
 		refusal := refuse(KindRefused, "nothing_to_resume", "no step of this goal is unfinished")
 		refusal.Next = []string{"status"}

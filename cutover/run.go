@@ -38,6 +38,7 @@ type seen struct {
 	closed      []string // ids of earlier migrations
 	observation fence.Observation
 	verdict     fence.Verdict
+	lost        *Refusal // see recordless
 }
 
 // look reads the record and the Goal. It changes nothing.
@@ -51,7 +52,7 @@ func (f *Flow) look(ctx context.Context) (seen, error) {
 		return seen{}, err
 	}
 	o, err := f.observe(ctx)
-	return seen{snap: snap, closed: closed, observation: o, verdict: o.Authority()}, err
+	return seen{snap: snap, closed: closed, observation: o, verdict: o.Authority(), lost: f.recordless(snap.Manifest, o.Selector)}, err
 }
 
 // work is a step in progress: the manifest it changes and what it will have said.
@@ -315,6 +316,9 @@ func sameIntent(intent *manifest.Intent, r Request, fingerprint authority.Digest
 }
 
 func requirePhase(command string, now seen) error {
+	if now.lost != nil {
+		return now.lost
+	}
 	snap := now.snap
 	if m := snap.Manifest; m != nil && m.Intent != nil && command != CommandAbort {
 		return sameIntent(m.Intent, Request{}, authority.Digest{})

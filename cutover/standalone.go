@@ -15,6 +15,7 @@ import (
 // rehearsals and looking. Like every command it is previewed first; the target's
 // identity follows from the operation id, so that the same operation goes on with its
 // own candidate, does nothing to one that is finished, and never touches another's.
+// A preview's Next lacks --from: only the caller knows how the source was typed.
 func (f *Flow) CopyAlone(ctx context.Context, r Request, from, to Ref) (Result, error) {
 	to.Identity = mintIdentity(to.Kind, to.Goal, "standalone "+r.OperationID)
 	plan, err := f.planAlone(ctx, r, from, to)
@@ -30,8 +31,7 @@ func (f *Flow) CopyAlone(ctx context.Context, r Request, from, to Ref) (Result, 
 		return result, err
 	}
 	if !r.Execute {
-		line := f.executeLine(r, plan, digest)
-		result.Next = append([]string{line[0], "--from", string(from.Kind) + ":" + from.Path}, line[1:]...)
+		result.Next = f.executeLine(r, plan, digest)
 		return result, nil
 	}
 	if r.OperationID == "" || r.PlanDigest == "" {

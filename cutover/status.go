@@ -18,13 +18,15 @@ type Status struct {
 	Observation fence.Observation
 	Verdict     fence.Verdict
 	// State is one word for where the Goal stands: the phase, or "unfinished" behind
-	// a step that died, or "blocked".
+	// a step that died, "fence_lost", "record_missing" or "blocked".
 	State string
 	// Tripped names retired stores that somebody wrote to since.
 	Tripped []Trip
 	// Nothing is set where no file of such a Goal was found: its id may be mistyped.
 	Nothing bool
-	Next    []string
+	// Lost is set where the fence of a migration stands without its record.
+	Lost *Refusal
+	Next []string
 }
 
 // Trip is a write on a retired store.
@@ -45,6 +47,9 @@ func (f *Flow) Status(ctx context.Context) (Status, error) {
 	s.Next = nextStep(now.snap.Phase(), now.verdict.Kind)
 	m := now.snap.Manifest
 	switch {
+	case now.lost != nil:
+		s.State, s.Lost, s.Next = now.lost.Reason, now.lost, now.lost.Next
+		return s, nil
 	case m != nil && m.Intent != nil:
 		s.State = "unfinished"
 		s.Next = []string{CommandResume}

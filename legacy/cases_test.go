@@ -290,7 +290,10 @@ func TestCase23LeaseExpiredButActiveStatus(t *testing.T) {
 	g := caseGoal(t, "23-lease-expired-but-active-status", "exp-goal")
 	expect(t, found(g, CodeLeaseActive, CodeLeaseExpired), "lease_active todo_ex_run.json:0", "lease_expired_still_active todo_ex_old.json:0")
 	for _, f := range g.Holds() {
-		for _, fact := range []string{"key run-1", "2026-11-01T00:00:00Z", "owner agent-"} {
+		if f.Value != "run-1" || strings.Contains(f.Detail, "run-1") {
+			t.Errorf("the key stands in %q, and the host's own value is %q", f.Detail, f.Value)
+		}
+		for _, fact := range []string{"key sha256:4e65d3fbe8ad", "2026-11-01T00:00:00Z", "owner agent-"} {
 			if !strings.Contains(f.Detail, fact) {
 				t.Errorf("%s does not say %s", f.Detail, fact)
 			}

@@ -160,8 +160,10 @@ func judgeLease(l Lease, now time.Time) *Finding {
 	if l.Status() != "active" {
 		return nil
 	}
-	f := &Finding{Code: CodeLeaseActive, Weight: Blocking, File: l.File, TodoID: l.TodoID}
-	who := "owner " + l.Owner() + ", key " + l.text("idempotency_key") + ", expires " + l.text("expires_at") +
+	// An agent proves itself with its idempotency key, so that what may be shared has a digest of it.
+	key := l.text("idempotency_key")
+	f := &Finding{Code: CodeLeaseActive, Weight: Blocking, File: l.File, TodoID: l.TodoID, Value: key}
+	who := "owner " + l.Owner() + ", key sha256:" + authority.DigestOf([]byte(key)).String()[:12] + ", expires " + l.text("expires_at") +
 		", clock " + now.UTC().Format(time.RFC3339)
 	f.Detail = "still running, release or complete it first: " + who
 	at, ok := l.Expires()

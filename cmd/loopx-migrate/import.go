@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -61,6 +62,11 @@ func (e *env) importAlone(ctx context.Context, g globals, r cutover.Request, fro
 	result, err := flow.CopyAlone(ctx, r, source, target)
 	meter.done()
 	a := resultAnswer(r, result)
+	if a.Status == statusPreview && a.next != nil { // as they were typed: no path that nobody gave
+		a.next = slices.Concat(a.next[:1], []string{"--from", from}, a.next[1:])
+	} else if err == nil {
+		a.next = []string{cutover.CommandCompare, "--left", from, "--right", to}
+	}
 	if a.Status == statusDone {
 		a.Sentence = "The copy is done and proved: every row was read back and the logical digests are equal."
 	}

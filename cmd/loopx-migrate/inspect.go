@@ -65,9 +65,12 @@ func (e *env) inspect(ctx context.Context, _ *cli.Context, g globals) (*answer, 
 }
 
 // standsAgainst is the refusal that an inspection ends with, nil when nothing stands
-// against a migration: a blocked authority or a lost fence before a defect, a
+// against a migration: a lost record, a blocked authority or a lost fence before a defect, a
 // defect before a hold.
 func standsAgainst(a *answer, seen cutover.Inspection) error {
+	if seen.Lost != nil {
+		return seen.Lost
+	}
 	if seen.Verdict.Blocked {
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: seen.Verdict.Reason, Next: []string{"status"},
 			Sentence: "no store is the authority now: " + seen.Verdict.Detail}
@@ -91,11 +94,8 @@ func standsAgainst(a *answer, seen cutover.Inspection) error {
 		a.Sentence = "The files before any store are the authority; nothing says where they are (--registry or --state-file). Nothing was changed."
 		return nil
 	}
-	if seen.Verdict.Kind == authority.KindLegacy {
-		a.next = []string{cutover.CommandFreeze, "--to", "sqlite:", "--writers-stopped"}
-	}
-	if seen.Verdict.Kind == authority.KindFile {
-		a.next = []string{cutover.CommandFreeze, "--to", "sqlite:"}
+	if seen.Verdict.Kind == authority.KindLegacy || seen.Verdict.Kind == authority.KindFile {
+		a.next = cutover.NextFreeze(seen.Verdict.Kind)
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func demandOf(c *cli.Context) (cutover.RehearsalDemand, error) {
 	}
 	r, err := evidence.DecodeRehearsal(text)
 	if err != nil {
-		return d, usage("rehearsal_invalid", "%s is no result of a rehearsal: %s", filepath.Base(d.File), err)
+		return d, &cutover.Refusal{Kind: cutover.KindRefused, Reason: "rehearsal_invalid", Err: err,
+			Sentence: filepath.Base(d.File) + " is no result of a rehearsal, or was edited; nothing was changed"}
 	}
 	d.Given = &cutover.Rehearsed{Digest: authority.DigestOf(text), Passed: r.Result == evidence.Passed, FinishedAt: r.FinishedAt, Program: programOf(r.Environment),
 		GoalID: r.GoalID, Kind: r.Plan.SourceKind, Identity: r.Plan.SourceIdentity, Cursor: r.Plan.Cursor, Revision: r.Plan.Revision, Targets: r.Plan.Targets}

@@ -88,7 +88,7 @@ func TestRehearseLegacyFiles(t *testing.T) {
 	}
 	spoilt := strings.Replace(string(text), `"found":true`, `"found":false`, 1)
 	writeFile(t, out, []byte(spoilt))
-	if said := answeredBy(t, program, 2, append(flags, "cutover", "--to", "sqlite:", "--writers-stopped", "--rehearsal", out)...); said.Reason != "rehearsal_invalid" {
+	if said := answeredBy(t, program, 3, append(flags, "cutover", "--to", "sqlite:", "--writers-stopped", "--rehearsal", out)...); said.Reason != "rehearsal_invalid" {
 		t.Errorf("a spoilt result: %s", said.Reason)
 	}
 }

@@ -83,10 +83,13 @@ func (e *env) statusOnce(ctx context.Context, g globals) (*answer, error) {
 	a.fact("state", s.State)
 	a.fact("authority", authorityFacts(s.Verdict))
 	a.show(authorityBlock(flow.Place.Root(), s.Verdict, s.Observation))
-	if s.Manifest != nil {
+	switch {
+	case s.Lost != nil:
+		a.show(pairs("MIGRATION", "state", "record missing: the fence of "+s.Verdict.Migration+" stands without it"))
+	case s.Manifest != nil:
 		a.fact("migration", migrationFacts(s.Manifest))
 		a.show(migrationBlock(s), provedBlock(s.Manifest))
-	} else {
+	default:
 		a.show(pairs("MIGRATION", "state", "none: this goal was never migrated by this tool"))
 	}
 	if len(s.Tripped) > 0 {
@@ -98,6 +101,8 @@ func (e *env) statusOnce(ctx context.Context, g globals) (*answer, error) {
 
 func unsound(s cutover.Status) error {
 	switch {
+	case s.Lost != nil:
+		return s.Lost
 	case s.State == "unfinished":
 		i := s.Manifest.Intent
 		return &cutover.Refusal{Kind: cutover.KindUnproved, Reason: "step_unfinished", Next: s.Next,

@@ -27,6 +27,21 @@ func Inherit(path string) error {
 	return closeAfter(file, inherit(file))
 }
 
+// Born makes an empty file for its owner alone, with the access that its folder grants, for a
+// driver that would make it for everybody to read. One that is there stays as it is. It is
+// no effect that is counted: the driver makes the file in its next call, and a
+// kill in between leaves what a kill within the driver leaves.
+func Born(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return closeAfter(file, inherit(file))
+}
+
 // inherit works on a descriptor, since in a shared folder a name may have become
 // another file's meanwhile.
 func inherit(file *os.File) error {

@@ -87,6 +87,11 @@ func newConnector(path string, how access, busy time.Duration, mode journal) (*c
 // Connect opens a connection and refuses to hand it out unless every pragma was
 // read back as it was set.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if c.made != "" {
+		if err := faultio.Born(c.made); err != nil {
+			return nil, err
+		}
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -242,3 +242,20 @@ func TestUntouchedViewOfAWrittenDatabase(t *testing.T) {
 	_, err = view.Scan(context.Background(), 0, 5)
 	requireRefusal(t, "scan", err, authority.ClassUnavailable, authority.ReasonReadUnavailable, "")
 }
+
+// A database and what SQLite keeps beside it belong to their owner alone, like every other
+// file of a private runtime root, while they are written and afterwards.
+func TestDatabaseIsPrivate(t *testing.T) {
+	o := candidateOptions(t, goalSmall, identitySmall)
+	c := newCandidate(t, o)
+	requireLoaded(t, c, rowsOfCommits(t, fixture.Commits(t, "file-v0-small"), 0))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(o.Path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%q is %v", suffix, info.Mode())
+		}
+	}
+}
