@@ -15,7 +15,10 @@ import (
 	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
-var keep = flag.String("keep", "", "a folder for the pages that the tests make")
+var (
+	keep     = flag.String("keep", "", "a folder for the pages that the tests make")
+	pictured = flag.String("page", "", "a page to take pictures of, instead of one of made-up numbers")
+)
 
 func rendered(t *testing.T, name string, c evidence.Contents) string {
 	t.Helper()
