@@ -48,31 +48,61 @@ type postgresTables struct {
 	schema, tenant, goal string
 }
 
-func (p postgresTables) read(ctx context.Context, h *header, visit func(*row) error) (err error) {
+// chunk is how many rows are asked for at a time: who has seen enough waits for no more.
+const chunk = 16
+
+func (p postgresTables) read(ctx context.Context, h *header, visit func(*row) error) error {
 	if err := p.top(ctx, h); err != nil {
 		return err
 	}
+	states, count := memory{}, uint64(0)
+	for {
+		before := count
+		err := p.rows(ctx, h, before, &states, func(t *row) error {
+			if count++; t.cursor != count {
+				return t.defect("order", "cursor", "it should be %d", count)
+			}
+			if t.revision != p.token(h, count) {
+				return t.defect("chain", "provider_revision", "it does not go with the cursor")
+			}
+			return visit(t)
+		})
+		if err != nil {
+			return err
+		}
+		if count-before < chunk {
+			return p.noMore(ctx, count)
+		}
+	}
+}
+
+// noMore demands that there is no other row than those that were read.
+func (p postgresTables) noMore(ctx context.Context, read uint64) error {
+	var there uint64
+	err := p.db.QueryRowContext(ctx, "select count(*) from "+p.schema+".authority_commits where tenant_id = $1 and goal_id = $2", p.tenant, p.goal).Scan(&there)
+	if err == nil && there != read {
+		err = &Defect{Check: "order", Field: "cursor", Detail: fmt.Sprintf("%d rows stand there and %d cursors run on", there, read)}
+	}
+	return err
+}
+
+// rows reads the next chunk behind a cursor.
+func (p postgresTables) rows(ctx context.Context, h *header, after uint64, states *memory, visit func(*row) error) (err error) {
 	rows, err := p.db.QueryContext(ctx, fmt.Sprintf(`select c.cursor, c.provider_revision, c.operation_id, c.projection::text,
 	  (select coalesce(json_agg(e.event order by e.event_index), '[]')::text from %[1]s.authority_events e
 	    where e.tenant_id = c.tenant_id and e.goal_id = c.goal_id and e.cursor = c.cursor),
 	  (select coalesce(json_agg(r.receipt order by r.receipt_index), '[]')::text from %[1]s.authority_receipts r
 	    where r.tenant_id = c.tenant_id and r.goal_id = c.goal_id and r.cursor = c.cursor)
-	  from %[1]s.authority_commits c where c.tenant_id = $1 and c.goal_id = $2 order by c.cursor, c.provider_revision`, p.schema), p.tenant, p.goal)
+	  from %[1]s.authority_commits c where c.tenant_id = $1 and c.goal_id = $2 and c.cursor > $3
+	  order by c.cursor, c.provider_revision limit $4`, p.schema), p.tenant, p.goal, after, chunk)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	states, count := memory{}, uint64(0)
 	for rows.Next() {
-		t, err := p.scan(rows, h, &states)
+		t, err := p.scan(rows, h, states)
 		if err != nil {
 			return err
-		}
-		if count++; t.cursor != count {
-			return t.defect("order", "cursor", "it should be %d", count)
-		}
-		if t.revision != p.token(h, count) {
-			return t.defect("chain", "provider_revision", "it does not go with the cursor")
 		}
 		if err := visit(t); err != nil {
 			return err
