@@ -254,7 +254,9 @@ func (f *Flow) retiredUntouched(ctx context.Context, w *work) error {
 	return nil
 }
 
-// targetRows are the target's transactions after a cursor, proved as they pass.
+// targetRows are the target's transactions after a cursor, proved as they pass. Rows up to
+// the promotion were proved then, and again before the fence went up: behind it only the
+// tail is read, unless the export needs more.
 func (f *Flow) targetRows(ctx context.Context, w *work, after authority.Cursor) iter.Seq2[authority.Transaction, error] {
 	return func(yield func(authority.Transaction, error) bool) {
 		store, err := f.Stores.Open(ctx, f.target(w.m).home(AccessUntouched))
@@ -262,8 +264,16 @@ func (f *Flow) targetRows(ctx context.Context, w *work, after authority.Cursor) 
 			yield(authority.Transaction{}, err)
 			return
 		}
-		_, err = f.audit(ctx, store, nil, func(row authority.Row) error {
-			if row.Cursor > after && !yield(row.Transaction, nil) {
+		var from *authority.Bookmark
+		if promoted := w.m.Target.End; promoted.Cursor <= after {
+			from = &promoted
+		}
+		next := after // an audit that has to begin anew shows rows again
+		_, err = f.auditAgain(ctx, store, from, func(row authority.Row) error {
+			if row.Cursor <= next {
+				return nil
+			}
+			if next = row.Cursor; !yield(row.Transaction, nil) {
 				return errEnough
 			}
 			return nil

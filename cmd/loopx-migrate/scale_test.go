@@ -16,8 +16,8 @@ import (
 	"github.com/loopx-project/loopx-migrate/store/filestore"
 )
 
-// A Goal of 2,000 Todos, at least 300 leases and 3,000 transactions is rehearsed on three
-// arms. What it took is in the result, which LOOPX_MIGRATE_SCALE_OUT may name. Operations
+// A Goal that grew to 2,000 Todos and at least 300 leases in 3,000 transactions is rehearsed
+// on three arms. What it took is in the result, which LOOPX_MIGRATE_SCALE_OUT may name. Operations
 // are few: for each of them the control reads and writes its whole journal, as LoopX does.
 func TestRehearseAtScale(t *testing.T) {
 	program := buildProgram(t, "scale")
@@ -35,23 +35,23 @@ func TestRehearseAtScale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases := 0
+	leases, born := 0, 0
 	_, err = journal.Append(t.Context(), authority.Applied{}, func(yield func(authority.Transaction, error) bool) {
-		for s := range fixture.History(1, transactions, todos, text) {
+		for s := range fixture.Grown(1, transactions, todos, text) {
 			if s.Cursor == transactions {
-				var head struct{ Leases []json.RawMessage }
+				var head struct{ Leases, Todos []json.RawMessage }
 				if err := json.Unmarshal(s.Projection, &head); err != nil {
 					t.Error(err)
 				}
-				leases = len(head.Leases)
+				leases, born = len(head.Leases), len(head.Todos)
 			}
 			if !yield(authority.Transaction{OperationID: s.OperationID, Events: s.Events, Projection: s.Projection, Receipts: s.Receipts}, nil) {
 				return
 			}
 		}
 	})
-	if err != nil || leases < 300 {
-		t.Fatalf("%d leases, %v", leases, err)
+	if err != nil || leases < 300 || born != todos {
+		t.Fatalf("%d leases, %d Todos, %v", leases, born, err)
 	}
 	out := filepath.Join(t.TempDir(), "rehearsal.json")
 	if named := os.Getenv("LOOPX_MIGRATE_SCALE_OUT"); named != "" {
