@@ -12,16 +12,18 @@ import (
 const DefaultOperations = 200
 
 // BuiltIn is the workload of this program for a head: cycles in which a Todo is born,
-// claimed, leased, loses its lease to another agent, is completed and archived, while a
+// leased, loses its lease to another agent, is claimed, completed and archived, while a
 // Todo that was there is worked on, and callers repeat and contradict themselves. No
 // lease is active at its end.
 func BuiltIn(projection authority.Canonical, operations int, begins time.Time) Workload {
 	b := builder{w: Workload{Name: "turnover", Origin: "built_in", Begins: begins.UTC().Truncate(time.Second)}}
 	h := headOf(projection)
+	b.soft = h.top.text("handoff_mode") == modeSoftClaim
 	for _, id := range h.todos.ids {
 		todo := recordOf(h.todos.text[id])
 		lease := recordOf(h.leases.text[id])
-		if string(todo["done"]) != "true" && todo.text("role") == "agent" && todo.text("archive_state") == "active" && lease.text("status") != "active" {
+		free := todo.text("status") == "open" && todo.text("claimed_by") == "" && lease.text("status") != "active"
+		if free && todo.text("role") == "agent" && todo.text("archive_state") == "active" {
 			b.existing = append(b.existing, id)
 		}
 	}
@@ -34,6 +36,7 @@ func BuiltIn(projection authority.Canonical, operations int, begins time.Time) W
 type builder struct {
 	w        Workload
 	existing []string
+	soft     bool // the Goal's handoff mode knows no leases
 }
 
 func (b *builder) do(o Operation) string {
@@ -46,8 +49,7 @@ func (b *builder) do(o Operation) string {
 func (b *builder) cycle(id string, n int) {
 	const south, north = "agent-south", "agent-north"
 	first, second := fmt.Sprintf("run-%d-a", n), fmt.Sprintf("run-%d-b", n)
-	b.do(Operation{Verb: Add, TodoID: id, Text: fmt.Sprintf("Rehearse turn %d of the crane", n), Role: "agent"})
-	b.do(Operation{Verb: Claim, TodoID: id, Agent: south})
+	b.do(Operation{Verb: Add, TodoID: id, Text: fmt.Sprintf("[P2] Rehearse turn %d of the crane", n), Role: "agent"})
 	acquired := b.do(Operation{Verb: LeaseAcquire, TodoID: id, Agent: south, Key: first, TTL: 600})
 	b.do(Operation{Verb: LeaseAcquire, TodoID: id, Agent: north, Key: second, TTL: 600}) // held by another
 	b.do(Operation{Verb: Note, TodoID: id, Text: fmt.Sprintf("turn %d began", n)})
@@ -55,10 +57,14 @@ func (b *builder) cycle(id string, n int) {
 	b.do(Operation{Verb: Replay, Of: acquired})
 	b.do(Operation{Verb: LeaseAcquire, TodoID: id, Agent: north, Key: second, TTL: 3600}) // it ran out: turnover
 	b.do(Operation{Verb: LeaseRenew, TodoID: id, Agent: south, Key: first, TTL: 600})     // the old holder
+	b.do(Operation{Verb: Claim, TodoID: id, Agent: north})
 	b.do(Operation{Verb: ContentConflict, Of: acquired})
 	b.do(Operation{Verb: RevisionConflict})
+	if b.soft { // no lease could be taken
+		second = ""
+	}
 	b.do(Operation{Verb: Complete, TodoID: id, Agent: north, Key: second})
-	b.do(Operation{Verb: Note, TodoID: id, Text: "too late"}) // it is done
+	b.do(Operation{Verb: LeaseAcquire, TodoID: id, Agent: north, Key: first + "-late", TTL: 600}) // it is done
 	b.do(Operation{Verb: Archive, TodoID: id})
 	b.do(Operation{Verb: Lag, Rows: 50, Page: 7})
 	if len(b.existing) == 0 {

@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"bytes"
 	"maps"
 	"time"
 
@@ -9,15 +8,23 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
 )
 
-// Reasons for which the work itself refuses an operation, whatever the store.
+// Reasons for which the work itself refuses an operation, whatever the store. LoopX's own
+// codes for the same are in [loopxReasons].
 const (
-	refusedTodoExists  = "todo_exists"
-	refusedTodoMissing = "todo_missing"
-	refusedTodoDone    = "todo_done"
-	refusedNotDone     = "todo_not_done"
-	refusedClaimed     = "claimed_by_another"
-	refusedLeaseHeld   = "lease_held"
-	refusedNoLease     = "lease_not_held"
+	refusedTodoExists   = "todo_exists"
+	refusedTodoMissing  = "todo_missing" // or archived
+	refusedNotOpen      = "todo_not_open"
+	refusedNotDone      = "todo_not_done"
+	refusedClaimed      = "claimed_by_another"
+	refusedLeaseHeld    = "lease_held"
+	refusedNotHeld      = "lease_not_held"   // it is another's, by owner or key
+	refusedNotActive    = "lease_not_active" // there is none, it was released or it ran out
+	refusedNeedsLease   = "lease_required"   // handoff mode hard_lease
+	refusedForbidsLease = "lease_forbidden"  // handoff mode soft_claim
+	refusedKeyUsed      = "key_used"         // by the lease before
+	refusedKeyMissing   = "key_required"
+	// refusedNothing is no refusal: all is as the operation wants it, and nothing is written.
+	refusedNothing = "unchanged"
 )
 
 // step is what an operation makes of a head.
@@ -28,8 +35,25 @@ type step struct {
 	receipts   authority.Canonical
 }
 
-// stamp is a time as LoopX's records have it.
+// answer words a step that was not made.
+func (s step) answer() string {
+	if s.refused == refusedNothing {
+		return s.refused
+	}
+	return "refused " + s.refused
+}
+
+// stamp is a time as LoopX's leases have it, and the Todos of its stores.
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
+
+// stamp is the operation's time as the Todos of the head have it: those of Markdown have
+// an offset.
+func (d *decision) stamp() string {
+	if d.head.native() {
+		return stamp(d.at)
+	}
+	return d.at.UTC().Format("2006-01-02T15:04:05+00:00")
+}
 
 // decide applies an operation to a head at a time. It is pure: the same head, operation
 // and time give the same step in every arm.
@@ -75,36 +99,70 @@ func (d *decision) apply() string {
 	case PutTodo, PutLease:
 		return d.put()
 	}
-	text, there := d.head.todos.text[d.o.TodoID]
-	if !there {
+	if d.o.Verb == LeaseRelease {
+		return d.letGo() // whatever became of the Todo
+	}
+	todo := recordOf(d.head.todos.text[d.o.TodoID])
+	if len(todo) == 0 || todo.text("archive_state") == "archive" {
 		return refusedTodoMissing
 	}
-	todo := recordOf(text)
 	switch d.o.Verb {
 	case Note:
-		return d.update(todo, func() { todo.set("note", d.o.Text) })
+		return d.note(todo)
 	case Claim:
-		if by := todo.text("claimed_by"); by != "" && by != d.o.Agent {
-			return refusedClaimed
-		}
-		return d.update(todo, func() { todo.set("claimed_by", d.o.Agent) })
+		return d.claim(todo)
 	case Complete:
 		return d.complete(todo)
 	case Archive:
 		return d.archive(todo)
+	case LeaseRenew:
+		return d.renew(todo)
 	}
-	return d.lease(todo)
+	return d.acquire(todo)
 }
 
-// update changes a Todo that is not done.
-func (d *decision) update(todo record, change func()) string {
-	if string(todo["done"]) == "true" {
-		return refusedTodoDone
+// update writes a changed Todo, with what LoopX mints where it made the change.
+func (d *decision) update(todo record) string {
+	for key, value := range d.o.minted {
+		todo.set(key, value)
 	}
-	change()
-	todo.set("updated_at", stamp(d.at))
+	todo.set("updated_at", d.stamp())
 	d.head.todos.put(d.o.TodoID, todo.bytes())
 	return ""
+}
+
+// another reports whether somebody else claims the Todo.
+func (d *decision) another(todo record) bool {
+	by := todo.text("claimed_by")
+	return by != "" && d.o.Agent != "" && by != d.o.Agent
+}
+
+// note is possible on a Todo that is done as well.
+func (d *decision) note(todo record) string {
+	switch {
+	case d.another(todo):
+		return refusedClaimed
+	case todo["note"] != nil && todo.text("note") == d.o.Text:
+		return refusedNothing
+	}
+	todo.set("note", d.o.Text)
+	return d.update(todo)
+}
+
+func (d *decision) claim(todo record) string {
+	lease := recordOf(d.head.leases.text[d.o.TodoID])
+	switch {
+	case d.another(todo):
+		return refusedClaimed
+	case d.mode() == modeHardLease && (!d.running(lease) || lease.text("owner") != d.o.Agent):
+		return refusedNeedsLease
+	case todo.text("status") != "open":
+		return refusedNotOpen
+	case todo.text("claimed_by") == d.o.Agent:
+		return refusedNothing
+	}
+	todo.set("claimed_by", d.o.Agent)
+	return d.update(todo)
 }
 
 func (d *decision) add() string {
@@ -120,13 +178,16 @@ func (d *decision) add() string {
 		"archive_state": "active", "task_class": "advancement_task", "schema_version": "todo_item_v0", "source_section": "Agent Todo"} {
 		todo.set(key, text)
 	}
+	if role == "user" {
+		todo.set("task_class", "user_action")
+		todo.set("source_section", "User Todo / Owner Review Reading Queue")
+		todo["goal_bound"] = []byte("true")
+	}
 	if d.head.native() {
 		todo.set("schema_version", "todo_domain_record_v0")
 		delete(todo, "source_section")
 	}
-	todo.set("updated_at", stamp(d.at))
-	d.head.todos.put(d.o.TodoID, todo.bytes())
-	return ""
+	return d.update(todo)
 }
 
 // put takes a record that a history had.
@@ -147,34 +208,38 @@ func (d *decision) put() string {
 	return ""
 }
 
-// held reports whether the lease of a Todo is the caller's, by owner and key.
-func (d *decision) held() (lease record, mine bool) {
-	lease = recordOf(d.head.leases.text[d.o.TodoID])
-	return lease, lease.text("status") == "active" && lease.text("owner") == d.o.Agent && lease.text("idempotency_key") == d.o.Key
-}
-
+// complete ends a Todo and the lease that it ran under. Where a lease is no duty, a Todo
+// without a running one is completed without a key.
 func (d *decision) complete(todo record) string {
-	lease, mine := d.held()
-	if !mine {
-		return refusedNoLease
+	lease := recordOf(d.head.leases.text[d.o.TodoID])
+	running := d.running(lease)
+	switch {
+	case d.another(todo):
+		return refusedClaimed
+	case string(todo["done"]) == "true":
+		return refusedNothing
+	case running && d.o.Key == "":
+		return refusedKeyMissing
+	case running && !d.mine(lease):
+		return refusedNotHeld
+	case !running && d.mode() == modeHardLease:
+		return refusedNeedsLease
+	case !running && d.o.Key != "":
+		return refusedNotActive
 	}
-	refused := d.update(todo, func() {
-		todo["done"] = []byte("true")
-		todo.set("status", "done")
-		todo.set("completed_at", stamp(d.at))
-	})
-	if refused == "" {
+	todo["done"] = []byte("true")
+	todo.set("status", "done")
+	todo.set("completed_at", d.stamp())
+	todo.set("completion_continuation", "active_goal")
+	if running {
 		d.release(lease)
 	}
-	return refused
+	return d.update(todo)
 }
 
 func (d *decision) archive(todo record) string {
 	if string(todo["done"]) != "true" {
 		return refusedNotDone
-	}
-	if todo.text("archive_state") == "archive" {
-		return refusedTodoDone
 	}
 	todo.set("archive_state", "archive")
 	if todo["source_section"] != nil {
@@ -182,78 +247,4 @@ func (d *decision) archive(todo record) string {
 	}
 	d.head.todos.put(d.o.TodoID, todo.bytes())
 	return ""
-}
-
-func (d *decision) lease(todo record) string {
-	lease, mine := d.held()
-	switch {
-	case d.o.Verb == LeaseAcquire:
-		return d.acquire(todo, lease, mine)
-	case !mine:
-		return refusedNoLease
-	case d.o.Verb == LeaseRelease:
-		d.release(lease)
-		return ""
-	}
-	lease.setNumber("version", lease.number("version")+1)
-	d.extend(lease)
-	return ""
-}
-
-// acquire gives a lease that is free, or that has run out, to its next holder: the epoch
-// grows with every holder.
-func (d *decision) acquire(todo, lease record, mine bool) string {
-	expires, err := time.Parse(time.RFC3339, lease.text("expires_at"))
-	running := lease.text("status") == "active" && (err != nil || expires.After(d.at))
-	switch {
-	case string(todo["done"]) == "true":
-		return refusedTodoDone
-	case running && !mine:
-		return refusedLeaseHeld
-	}
-	if len(lease) == 0 {
-		lease.set("schema_version", "task_lease_v0")
-		lease.set("goal_id", d.goal)
-		lease.set("todo_id", d.o.TodoID)
-	}
-	epoch := lease.number("lease_epoch")
-	if epoch == 0 && lease["version"] != nil {
-		epoch = 1 // an old record without one counts as the first (docs/legacy.md, section 4)
-	}
-	lease.set("owner", d.o.Agent)
-	lease.set("idempotency_key", d.o.Key)
-	lease.set("status", "active")
-	lease.set("acquired_at", stamp(d.at))
-	lease.setTexts("write_scopes", []string{"rehearsal/" + d.o.TodoID + "/**"})
-	lease.setNumber("version", lease.number("version")+1)
-	lease.setNumber("lease_epoch", epoch+1)
-	delete(lease, "released_at")
-	d.extend(lease)
-	return ""
-}
-
-func (d *decision) extend(lease record) {
-	lease.setNumber("acquire_ttl_seconds", d.o.TTL)
-	lease.set("updated_at", stamp(d.at))
-	lease.set("expires_at", stamp(d.at.Add(time.Duration(d.o.TTL)*time.Second)))
-	d.head.leases.put(d.o.TodoID, lease.bytes())
-}
-
-func (d *decision) release(lease record) {
-	lease.set("status", "released")
-	lease.set("released_at", stamp(d.at))
-	lease.set("updated_at", stamp(d.at))
-	d.head.leases.put(d.o.TodoID, lease.bytes())
-}
-
-// activeLeases are the Todo ids of leases that say active in a head.
-func activeLeases(projection authority.Canonical) []string {
-	var ids []string
-	h := headOf(projection)
-	for _, id := range h.leases.ids {
-		if bytes.Equal(recordOf(h.leases.text[id])["status"], []byte(`"active"`)) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }

@@ -49,7 +49,7 @@ func driveStore(ctx context.Context, h hand, w Workload) (work, error) {
 	}
 	for i, o := range w.Operations {
 		began := h.clock()
-		answer, err := h.one(ctx, o, w.at(i), wanted[o.ID])
+		answer, err := h.one(ctx, o, w.done(i), wanted[o.ID])
 		if err != nil {
 			return h.work, fmt.Errorf("operation %s: %w", o.ID, err)
 		}
@@ -102,7 +102,7 @@ func (h *hand) commit(ctx context.Context, o Operation, at time.Time, keep bool)
 		return "", err
 	}
 	if next.refused != "" {
-		return "refused " + next.refused, nil
+		return next.answer(), nil
 	}
 	request := authority.CommitRequest{Expected: h.head.Revision, OperationID: o.ID, Events: next.events, Projection: next.projection, Receipts: next.receipts}
 	applied, err := h.store.Commit(ctx, request)

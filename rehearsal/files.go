@@ -72,7 +72,7 @@ func (h filesHand) one(o Operation, at time.Time) (string, error) {
 	}
 	next, err := decide(files.Goal, projection, o, at)
 	if err != nil || next.refused != "" {
-		return "refused " + next.refused, err
+		return next.answer(), err
 	}
 	returned, err := legacy.Return(files, next.projection, files.Declarations(), never)
 	if err != nil {

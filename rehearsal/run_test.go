@@ -168,7 +168,7 @@ func (s spoiler) Open(ctx context.Context, ref cutover.Ref) (cutover.History, er
 
 func (s spoilt) Commit(ctx context.Context, r authority.CommitRequest) (authority.Applied, error) {
 	if r.OperationID == s.operation {
-		r.Receipts = []byte(strings.Replace(string(r.Receipts), `"op":"claim"`, `"op":"clam"`, 1))
+		r.Receipts = []byte(strings.Replace(string(r.Receipts), `"op":"lease_acquire"`, `"op":"lease_acquired"`, 1))
 	}
 	return s.History.Commit(ctx, r)
 }

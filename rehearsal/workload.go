@@ -58,6 +58,19 @@ type Operation struct {
 	Rows   uint64          `json:"rows,omitempty"`
 	Page   int             `json:"page,omitempty"`
 	Record json.RawMessage `json:"record,omitempty"`
+
+	learnt
+}
+
+// learnt is what LoopX made of an operation that it did first. The other arms repeat it
+// that way; no file holds it.
+type learnt struct {
+	at      time.Time // when, by LoopX's clock; zero is the workload's own time
+	leaseAt time.Time // when the lease ended, where that is another time
+	// lapsed: the lease that stood on the Todo had run out by the workload's time, which
+	// LoopX's clock does not show.
+	lapsed bool
+	minted map[string]string // fields of the Todo that LoopX makes up
 }
 
 // commits reports whether the operation is one that may commit.
@@ -75,6 +88,14 @@ type Workload struct {
 
 // at is when an operation happens; every arm is told the same time.
 func (w Workload) at(i int) time.Time { return w.Begins.Add(time.Duration(i) * time.Minute) }
+
+// done is when an operation was done, which is another time where LoopX did it first.
+func (w Workload) done(i int) time.Time {
+	if at := w.Operations[i].at; !at.IsZero() {
+		return at
+	}
+	return w.at(i)
+}
 
 type header struct {
 	Schema string    `json:"schema_version"`
