@@ -3,7 +3,7 @@
 // else in this repository is tested with what LoopX once answered; here it answers now.
 //
 // The tests have the build tag interop and are run by make interop, which installs
-// LoopX first. LOOPX_MIGRATE_INTEROP names another folder that the script installed
+// LoopX first, and beside it two earlier releases that write legacy files. LOOPX_MIGRATE_INTEROP names another folder that the script installed
 // into. Each command of LoopX has a time limit, a private HOME and TMPDIR, and the
 // background processes it leaves are ended with the tests. With -short the way back
 // has five new commits in its first round instead of fifty.

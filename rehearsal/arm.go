@@ -278,6 +278,9 @@ func (r *run) workOn(ctx context.Context, a *arm) (err error) {
 		}
 	}
 	a.facts = evidence.RehearsedArm{Name: a.name, Kind: a.kind, Driver: "model"}
+	if a.kind == authority.KindLegacy && r.LoopX != nil {
+		return r.workByLoopX(ctx, a, watch)
+	}
 	if a.kind == authority.KindLegacy {
 		a.work, err = filesHand{at: a.at, clock: r.Clock, watch: watch}.drive(ctx, r.load)
 		return err
@@ -296,6 +299,24 @@ func (r *run) workOn(ctx context.Context, a *arm) (err error) {
 	h := hand{goal: a.at.place.GoalID(), store: store, watch: watch, clock: r.Clock, size: sizeOf(ref)}
 	a.work, err = driveStore(ctx, h, r.load)
 	return err
+}
+
+// workByLoopX lets LoopX drive the control. What it made of the workload is what the
+// other arms repeat.
+func (r *run) workByLoopX(ctx context.Context, a *arm, watch func(done int)) error {
+	a.facts.Driver, a.facts.DriverVersion = "loopx", r.loopxVersion
+	l, err := r.installLoopX(a.at)
+	if err != nil {
+		return err
+	}
+	h := &loopxHand{loopx: l, clock: r.Clock, watch: watch}
+	w, done, err := h.drive(ctx, r.load)
+	if err != nil {
+		return err
+	}
+	a.work, r.load = w, done
+	r.report.NotChecked = append(r.report.NotChecked, h.notChecked()...)
+	return nil
 }
 
 // curve collects how fast rows were copied.

@@ -44,6 +44,8 @@ type Config struct {
 	// Output is where the result will be written, empty for nowhere; it may not be production.
 	Output string
 	Watch  func(cutover.Progress)
+	// LoopX drives the arm of legacy files; nil leaves that to this program's own writer.
+	LoopX *Program
 	// Witness proves the arms a second time; nil leaves the rehearsal incomplete.
 	Witness     Witness
 	Environment evidence.Environment
@@ -94,6 +96,9 @@ type run struct {
 	holds  map[string]manifest.Accepted
 	// imported is the row in which an import of legacy files says what it was.
 	imported authority.Cursor
+	// loopxRegistry and loopxVersion are the source's registry and what LoopX calls itself.
+	loopxRegistry []byte
+	loopxVersion  string
 }
 
 // Run rehearses. Differences and failed steps are in the report; an error means that
@@ -215,8 +220,13 @@ func (r *run) bind(ctx context.Context) error {
 	if r.load, err = r.Workload(ctx, store); err != nil {
 		return err
 	}
-	r.report.Workload, err = r.load.facts()
-	return err
+	if r.report.Workload, err = r.load.facts(); err != nil {
+		return err
+	}
+	if err := r.readRegistry(); err != nil {
+		return err
+	}
+	return r.tryLoopX(ctx)
 }
 
 // lineage is what the inspection proved of the source; legacy files it only reads.

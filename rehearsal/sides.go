@@ -1,11 +1,11 @@
 package rehearsal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/loopx-project/loopx-migrate/authority"
@@ -284,15 +284,16 @@ func (r *run) compareAnswers() {
 }
 
 // oddOf is the one arm whose value differs from that of all others, of which there are at
-// least two. A value without a cursor is the same as one with.
+// least two. A value without a cursor is the same as one with, and a refusal without a
+// reason the same as one with.
 func oddOf(values map[string]string) (odd string, same bool) {
 	voices := map[string][]string{}
 	for arm, value := range values {
 		voices[value] = append(voices[value], arm)
 	}
-	if plain := voices["applied"]; len(plain) > 0 && len(voices) == 2 {
+	for plain, fuller := range map[string]string{"applied": "applied +", refusedPlainly: refusedPlainly + " "} {
 		for value := range voices {
-			if bytes.HasPrefix([]byte(value), []byte("applied +")) {
+			if len(voices) == 2 && len(voices[plain]) > 0 && strings.HasPrefix(value, fuller) {
 				return "", true
 			}
 		}

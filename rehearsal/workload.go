@@ -201,3 +201,26 @@ func (w Workload) facts() (evidence.Workload, error) {
 	f.Todos, f.Leases = uint64(len(todos)), uint64(len(leases))
 	return f, err
 }
+
+// agents are those that act in the workload, in the order in which they come.
+func (w Workload) agents() (all []string) {
+	for _, o := range w.Operations {
+		if o.Agent != "" && !slices.Contains(all, o.Agent) {
+			all = append(all, o.Agent)
+		}
+	}
+	if len(all) == 0 {
+		return []string{"rehearsal"}
+	}
+	return all
+}
+
+// undrivable is the first operation for which LoopX has no command, empty without one.
+func (w Workload) undrivable() string {
+	for _, o := range w.Operations {
+		if o.Verb == PutTodo || o.Verb == PutLease {
+			return o.ID
+		}
+	}
+	return ""
+}

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the LoopX release and the Node.js runtime that the interop tests run
-# against, into a private folder. Nothing outside that folder is written.
+# Installs the LoopX releases and the Node.js runtime that the interop tests run
+# against, into a private folder. Nothing outside that folder is written. Two earlier
+# releases stand beside the current one, in FOLDER/loopx-VERSION: they write legacy files.
 #
 #   scripts/interop-install.sh [FOLDER]      (default: .interop in the repository)
 #
@@ -11,6 +12,7 @@
 set -u
 
 LOOPX_VERSION=2.1.1
+LOOPX_EARLIER='0.5.1 0.5.2'
 NODE_VERSION=24.21.0
 
 say()  { printf 'interop-install: %s\n' "$*" >&2; }
@@ -32,13 +34,12 @@ fi
 
 venv=$target/loopx
 node_home=$target/node
-loopx=$venv/bin/loopx
 node_bin=$node_home/node_modules/.bin
 state=$target/home
 
-have_loopx() {
-    [ -x "$loopx" ] && [ -x "$venv/bin/python" ] &&
-        [ "$("$venv/bin/python" -c 'from importlib.metadata import version; print(version("loopx"))' 2>/dev/null)" = "$LOOPX_VERSION" ]
+have_loopx() { # folder, version
+    [ -x "$1/bin/loopx" ] && [ -x "$1/bin/python" ] &&
+        [ "$("$1/bin/python" -c 'from importlib.metadata import version; print(version("loopx"))' 2>/dev/null)" = "$2" ]
 }
 have_node() {
     [ -x "$node_bin/node" ] && [ "$("$node_bin/node" --version 2>/dev/null)" = "v$NODE_VERSION" ]
@@ -55,19 +56,25 @@ install_failed() { # what, log
     fail 1 "installing $1 failed (log: $2)"
 }
 
-if ! have_loopx; then
-    command -v python3 >/dev/null 2>&1 || fail 4 "python3 is missing (LoopX $LOOPX_VERSION needs Python 3.11 or later)"
+install_loopx() { # folder, version
+    have_loopx "$1" "$2" && return
+    command -v python3 >/dev/null 2>&1 || fail 4 "python3 is missing (LoopX $2 needs Python 3.11 or later)"
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        fail 4 "python3 is $(python3 -V 2>&1 | cut -d" " -f2), but LoopX $LOOPX_VERSION needs 3.11 or later"
+        fail 4 "python3 is $(python3 -V 2>&1 | cut -d" " -f2), but LoopX $2 needs 3.11 or later"
     python3 -c 'import venv, ensurepip' >/dev/null 2>&1 ||
         fail 4 "python3 lacks the venv or ensurepip module (Debian: python3-venv)"
-    log=$target/loopx-install.log
-    rm -rf -- "$venv"
-    python3 -m venv "$venv" >"$log" 2>&1 || { tail -n 15 "$log" >&2; fail 1 "python3 -m venv failed"; }
-    "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --retries 2 --timeout 30 \
-        "loopx==$LOOPX_VERSION" >>"$log" 2>&1 || { rm -rf -- "$venv"; install_failed "loopx $LOOPX_VERSION (PyPI)" "$log"; }
-    have_loopx || fail 1 "loopx was installed, but does not report version $LOOPX_VERSION"
-fi
+    log=$1-install.log
+    rm -rf -- "$1"
+    python3 -m venv "$1" >"$log" 2>&1 || { tail -n 15 "$log" >&2; fail 1 "python3 -m venv failed"; }
+    "$1/bin/python" -m pip install --disable-pip-version-check --no-input --retries 2 --timeout 30 \
+        "loopx==$2" >>"$log" 2>&1 || { rm -rf -- "$1"; install_failed "loopx $2 (PyPI)" "$log"; }
+    have_loopx "$1" "$2" || fail 1 "loopx was installed, but does not report version $2"
+}
+
+install_loopx "$venv" "$LOOPX_VERSION"
+for version in $LOOPX_EARLIER; do
+    install_loopx "$target/loopx-$version" "$version"
+done
 
 if ! have_node; then
     command -v npm >/dev/null 2>&1 || fail 4 "npm is missing (it fetches Node.js $NODE_VERSION as the package \"node\")"

@@ -102,7 +102,7 @@ func globalFlags() []cli.Flag {
 		text("state-file", "", "legacy state `FILE`, when the registry does not name it"),
 		text("actor", "", "a label `NAME` beside the operating-system user in the record"),
 		text("principal", principalUser, "who holds the grant: the operating-system user, or the role that --postgres authenticates, `os|role`"),
-		text("loopx", "", "LoopX's own program `PATH`, to be the writer whose try must fail (needs --registry)"),
+		text("loopx", "", "LoopX's own program `PATH`, to be the writer whose try must fail, or with rehearse the driver of the legacy arm (needs --registry)"),
 		text("output", "table", "`table|json`"),
 		text("color", "auto", "`auto|always|never`"),
 		text("progress", "auto", "`auto|bar|plain|none`"),

@@ -95,11 +95,11 @@ func (e *env) rehearsalConfig(ctx context.Context, c *cli.Context, g globals) (c
 	if err != nil {
 		return config, stop, err
 	}
-	if g.loopx != "" {
-		return config, stop, usage("flag_without_effect", "--loopx has no effect here: the registry it works by names the source, not a copy")
-	}
 	config = rehearsal.Config{Place: h.place, Registration: h.registration, Stores: e.stores, Clock: e.now, Guard: &rehearsal.Guard{},
 		MaxStall: c.Duration("max-stall"), ReleaseLeases: c.Bool("release-leases"), Keep: c.Bool("keep"), Output: c.String("out"), Witness: rehearsalWitness{e}, Environment: environment()}
+	if g.loopx != "" {
+		config.LoopX = &rehearsal.Program{Path: g.loopx, Registry: g.registry, Search: os.Getenv("PATH")}
+	}
 	if config.Arms, err = armsOf(c.String("arms")); err != nil {
 		return config, stop, err
 	}
@@ -124,7 +124,7 @@ func (e *env) rehearsalConfig(ctx context.Context, c *cli.Context, g globals) (c
 		return config, stop, err
 	}
 	own := g
-	own.registry, own.stateFile, own.actor, own.postgres, own.tenant = "", "", "rehearsal", "", ""
+	own.registry, own.loopx, own.stateFile, own.actor, own.postgres, own.tenant = "", "", "", "rehearsal", "", ""
 	if own.who, err = e.principal(); err != nil { // whoever makes the copies owns them
 		return config, stop, err
 	}

@@ -26,7 +26,7 @@ func rehearsalBlocks(r *evidence.Rehearsal) []block {
 		if !a.LogicalDigest.IsZero() {
 			logical = a.LogicalDigest.String()[:12]
 		}
-		arms.rows = append(arms.rows, row{cells: []string{a.Name, a.Driver, strconv.FormatUint(a.Transactions, 10), a.HeadDigest.String()[:12], logical}})
+		arms.rows = append(arms.rows, row{cells: []string{a.Name, strings.TrimSpace(a.Driver + " " + a.DriverVersion), strconv.FormatUint(a.Transactions, 10), a.HeadDigest.String()[:12], logical}})
 	}
 	return append([]block{top, arms, timesBlock(r)}, append(checksBlocks(r), notCheckedBlock(r))...)
 }

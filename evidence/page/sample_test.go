@@ -36,7 +36,7 @@ func sample() evidence.Contents {
 		a := evidence.RehearsedArm{Name: arm, Kind: authority.Kind(arm), Driver: "model", HeadDigest: digest, LogicalDigest: digest, Transactions: 3420, Events: 5210, Receipts: 3420,
 			Cursor: 3420, ReceiptsCompared: 3420, RowsScanned: 3420, Bytes: 70_000_000 + int64(i)*9_000_000, Format: authority.Format(arm + "-v1")}
 		if arm == "legacy" {
-			a = evidence.RehearsedArm{Name: arm, Kind: authority.KindLegacy, Driver: "loopx", DriverVersion: "2.1.1", Projection: "loopx_migrate_legacy_v1", HeadDigest: digest}
+			a = evidence.RehearsedArm{Name: arm, Kind: authority.KindLegacy, Driver: "loopx", DriverVersion: "0.5.2", Projection: "loopx_migrate_legacy_v1", HeadDigest: digest}
 		}
 		r.Arms = append(r.Arms, a)
 	}
