@@ -17,6 +17,21 @@ func Witnessed(c witness.Comparison) []CheckVerdict {
 	return verdicts
 }
 
+// WitnessedFiles are the verdicts of a comparison of legacy files with the head of a
+// store, and what of it could not be compared.
+func WitnessedFiles(c witness.Comparison) (verdicts []CheckVerdict, not []NotChecked) {
+	verdicts = Witnessed(c)
+	placed := false
+	for i := range verdicts {
+		verdicts[i].Notes = append(verdicts[i].Notes, "through "+witness.FilesProjection)
+		placed = placed || verdicts[i].Check == witness.CheckPlaces
+	}
+	if !placed {
+		not = []NotChecked{{What: "order of the Todos of arms " + c.Left + " and " + c.Right, Why: "the records do not know their place"}}
+	}
+	return verdicts, not
+}
+
 // WitnessedCheck is the verdict of one check. One that compared nothing is a failure.
 func WitnessedCheck(check witness.Check, arms ...string) CheckVerdict {
 	v := CheckVerdict{By: ByWitness, Check: check.Name, Arms: arms, Outcome: parity.Equal, Compared: check.Compared, Total: check.Total}

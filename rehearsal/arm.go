@@ -17,6 +17,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/evidence"
 	"github.com/loopx-project/loopx-migrate/legacy"
 	"github.com/loopx-project/loopx-migrate/manifest"
+	"github.com/loopx-project/loopx-migrate/witness"
 )
 
 // role is what becomes of an arm.
@@ -40,6 +41,8 @@ type arm struct {
 	seen   *opened // after the work, while arms are compared
 	facts  evidence.RehearsedArm
 	curve  curve
+	// earlier are the legacy files before the last operation that changed them.
+	earlier *witness.Files
 }
 
 // lay copies the source's copy for each arm. Leases are released before, where asked for.
@@ -282,8 +285,13 @@ func (r *run) workOn(ctx context.Context, a *arm) (err error) {
 		return r.workByLoopX(ctx, a, watch)
 	}
 	if a.kind == authority.KindLegacy {
-		a.work, err = filesHand{at: a.at, clock: r.Clock, watch: watch}.drive(ctx, r.load)
-		return err
+		kept, err := keepEarlier(a.at, watch)
+		if err != nil {
+			return err
+		}
+		a.work, err = filesHand{at: a.at, clock: r.Clock, watch: kept.see}.drive(ctx, r.load)
+		a.earlier = kept.before
+		return errors.Join(err, kept.err)
 	}
 	ref := r.homeOf(a.at, a.kind, cutover.AccessWrite)
 	store, err := r.Stores.Open(ctx, ref)

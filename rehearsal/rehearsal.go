@@ -14,6 +14,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/parity"
+	"github.com/loopx-project/loopx-migrate/witness"
 )
 
 // Config is a rehearsal to be run.
@@ -74,6 +75,8 @@ type Standing struct {
 	// compared where Whole says that all arms began with the same ones.
 	Base  authority.Cursor
 	Whole bool
+	// Earlier are legacy files before the last operation that changed them, nil for stores.
+	Earlier *witness.Files
 }
 
 // Testimony is what a witness found.

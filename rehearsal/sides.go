@@ -318,13 +318,11 @@ func (r *run) testify(ctx context.Context) error {
 	start := r.since()
 	var arms []Standing
 	for _, a := range r.standing() {
-		if a.kind != authority.KindLegacy {
-			standing := Standing{Name: a.name, Ref: r.homeOf(a.at, a.kind, cutover.AccessUntouched), Base: a.base, Whole: r.kind != authority.KindLegacy}
-			if a.seen != nil {
-				standing.View = a.seen.view
-			}
-			arms = append(arms, standing)
+		standing := Standing{Name: a.name, Ref: r.homeOf(a.at, a.kind, cutover.AccessUntouched), Base: a.base, Whole: r.kind != authority.KindLegacy, Earlier: a.earlier}
+		if a.seen != nil {
+			standing.View = a.seen.view
 		}
+		arms = append(arms, standing)
 	}
 	said, err := r.Witness.Testify(ctx, arms)
 	if err != nil {

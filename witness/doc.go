@@ -8,4 +8,6 @@
 // [Read] proves one history by its own chain. [Compare] holds two against each other.
 // [Prove] then plants known differences on a copy and demands that each is found: a
 // verifier that finds nothing in a spoilt copy proves nothing about a good one.
+// [ReadFiles], [CompareFiles] and [ProveFiles] do the same for legacy files, which have
+// no history: what this naive reader of their grammar does not know it names and leaves out.
 package witness
