@@ -317,12 +317,16 @@ func (r *run) workByLoopX(ctx context.Context, a *arm, watch func(done int)) err
 	if err != nil {
 		return err
 	}
-	h := &loopxHand{loopx: l, clock: r.Clock, watch: watch}
-	w, done, err := h.drive(ctx, r.load)
+	kept, err := keepEarlier(a.at, watch)
 	if err != nil {
 		return err
 	}
-	a.work, r.load = w, done
+	h := &loopxHand{loopx: l, clock: r.Clock, watch: kept.see}
+	w, done, err := h.drive(ctx, r.load)
+	if err := errors.Join(err, kept.err); err != nil {
+		return err
+	}
+	a.work, r.load, a.earlier = w, done, kept.before
 	r.report.NotChecked = append(r.report.NotChecked, h.notChecked()...)
 	return nil
 }

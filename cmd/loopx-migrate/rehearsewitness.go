@@ -31,7 +31,7 @@ func (w rehearsalWitness) Testify(ctx context.Context, standing []rehearsal.Stan
 		}
 		arms = append(arms, a)
 	}
-	said, readings, errs := make([]testified, len(arms)), make([]*witness.Reading, len(arms)), make([]error, len(arms))
+	said, readings, errs := make([]testified, len(arms)+1), make([]*witness.Reading, len(arms)), make([]error, len(arms))
 	var reading sync.WaitGroup
 	for i, a := range arms {
 		history, release, refused := store.Opener{}.Witness(a.Name, a.Ref)
@@ -51,7 +51,6 @@ func (w rehearsalWitness) Testify(ctx context.Context, standing []rehearsal.Stan
 		return t, err
 	}
 	if files != nil {
-		said = append(said, testified{})
 		if err := w.e.testifyFiles(ctx, *files, readings, &said[len(arms)]); err != nil {
 			return t, fmt.Errorf("witness of arm %s: %w", files.Name, err)
 		}
