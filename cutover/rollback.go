@@ -305,32 +305,51 @@ func (f *Flow) putBack(ctx context.Context, w *work) error {
 }
 
 // sourceCarries reads the source at its final place and refuses unless it holds
-// exactly what the target held.
+// exactly what the target held. LoopX may have gone on with it.
 func (f *Flow) sourceCarries(ctx context.Context, w *work) (err error) {
-	store, err := f.Stores.Open(ctx, f.source(w.m).home(AccessUntouched))
+	ref := f.source(w.m).home(AccessUntouched)
+	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
 		return err
 	}
 	defer closing(store, &err)
-	var revision authority.Revision
-	from := w.m.Rollback.RolledBackFrom
-	through := authority.NewLogicalHash()
-	lineage, err := f.audit(ctx, store, nil, func(row authority.Row) error {
-		if row.Cursor == w.m.Source.Cursor {
-			revision = row.Revision
-		}
-		if row.Cursor <= from.Cursor {
-			through.Add(row)
-		}
-		return nil
-	})
+	f.tell(Progress{Act: "verify", Arm: string(ref.Kind)})
+	view, err := store.View(ctx)
 	if err != nil {
 		return err
 	}
-	if lineage.End.Cursor < from.Cursor || through.Digest() != from.LogicalDigest || revision != w.m.Source.Revision || lineage.Identity != w.m.Source.Identity {
-		return refuse(KindUnproved, "read_back_differs", "the source at its place does not hold what the target held")
+	defer closing(view, &err)
+	from, lineage := w.m.Rollback.RolledBackFrom, view.Lineage()
+	differs := refuse(KindUnproved, "read_back_differs", "the source at its place does not hold what the target held")
+	if lineage.End.Cursor < from.Cursor || lineage.Identity != w.m.Source.Identity {
+		return differs
+	}
+	through := lineage.Logical
+	if lineage.End.Cursor > from.Cursor {
+		if through, err = f.logicalThrough(ctx, ref, from.Cursor); err != nil {
+			return err
+		}
+	}
+	bound, err := revisionAt(ctx, view, w.m.Source.Cursor)
+	if err != nil {
+		return err
+	}
+	if through != from.LogicalDigest || bound != w.m.Source.Revision {
+		return differs
 	}
 	return nil
+}
+
+// revisionAt is the revision of the row at a cursor, empty for the beginning.
+func revisionAt(ctx context.Context, view authority.View, cursor authority.Cursor) (authority.Revision, error) {
+	if cursor == 0 {
+		return "", nil
+	}
+	page, err := view.Scan(ctx, cursor-1, 1)
+	if err != nil {
+		return "", err
+	}
+	return page.Transactions[0].Revision, nil
 }
 
 // restored proves that the source is the authority again and closes the migration.

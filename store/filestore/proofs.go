@@ -93,7 +93,7 @@ func (p *Proofs) keep(made *proof) {
 // cannot be read again, or that was changed meanwhile, is not remembered.
 func (p *Proofs) note(ctx context.Context, v *view, lineage *authority.Lineage) {
 	d := v.document
-	if !p.again(d.meeting()) {
+	if again := p.again(d.meeting()); !again && len(p.candidates(d.meeting())) == 0 {
 		return
 	}
 	if sum, ok := d.sum(ctx); ok && v.unchanged() == nil {
