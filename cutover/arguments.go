@@ -46,6 +46,12 @@ func previousPromotion(before manifest.Snapshot) string {
 	return ""
 }
 
+// lastWayBack is what a promotion costs a Goal that an earlier migration promoted: there is a
+// way back through the newest migration only.
+func lastWayBack(previous string, source authority.Kind) string {
+	return "from then on the way back leads to " + string(source) + " and no further: migration " + previous + " can never be rolled back again"
+}
+
 // reinstate makes the promoted migration current again that was so before one that was
 // given up; only the current one can be rolled back.
 func (f *Flow) reinstate(w *work) error {

@@ -28,6 +28,13 @@ func (f *Flow) planCutover(ctx context.Context, now seen, r Request) (Plan, erro
 		"move candidate and journal, publish the selector: the write stall ends",
 		"read both whole histories again",
 	}
+	previous := previousPromotion(now.snap)
+	if m := now.snap.Manifest; m != nil && m.Phase == manifest.PhasePlanned {
+		previous = m.Previous // a copy was begun while the source is live
+	}
+	if previous != "" {
+		p.Effects = append(p.Effects, lastWayBack(previous, now.verdict.Kind))
+	}
 	return p, err
 }
 

@@ -249,6 +249,9 @@ func (f *Flow) planPromote(ctx context.Context, now seen, r Request) (Plan, erro
 		"publish the selector: provider " + string(m.Target.Kind) + ", " + string(m.Target.Identity),
 		"read both whole histories again",
 	}
+	if m.Previous != "" {
+		p.Effects = append(p.Effects, lastWayBack(m.Previous, m.Source.Kind))
+	}
 	rehearsal, err := f.rehearsalHolds(ctx, p, r.Rehearsal, f.source(m).home(AccessUntouched))
 	if err != nil {
 		return p, err

@@ -55,6 +55,7 @@ func (e *env) action(run func(ctx context.Context, c *cli.Context, g globals) (*
 		if err != nil {
 			return err
 		}
+		e.globals = g
 		ctx, cancel := c.Context, context.CancelFunc(func() {})
 		if g.timeout > 0 {
 			ctx, cancel = context.WithTimeout(ctx, g.timeout)

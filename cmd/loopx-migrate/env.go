@@ -32,6 +32,9 @@ type env struct {
 	principal func() (string, error)
 	// given are the global flags as they were typed, to be repeated in printed lines.
 	given []string
+	// words are the command, its flags and arguments as they were read, globals its global flags.
+	words   []string
+	globals globals
 	// answer is what the command that ran has to say.
 	answer *answer
 }
@@ -84,6 +87,7 @@ func (e *env) run(ctx context.Context, args []string) int {
 	arranged, given, err := arrange(app, args)
 	e.given = given
 	if err == nil {
+		e.words = arranged[len(given):]
 		err = app.RunContext(ctx, append([]string{"loopx-migrate"}, arranged...))
 	}
 	final := e.answer

@@ -60,6 +60,9 @@ func (e *env) refused(a *answer, args []string, err error) *answer {
 	if a.next == nil {
 		a.next = a.refusal.Next
 	}
+	if len(a.next) == 0 {
+		a.next, a.alone = e.wayOn(a)
+	}
 	a.cause = err
 	a.fact("where", whereOf(err))
 	if len(a.refusal.Holds) > 0 && a.Facts["holds"] == nil {

@@ -193,13 +193,14 @@ func probeReadOnly(l *climber) standing {
 	return pass("six commands and two previews: every byte is what it was")
 }
 
-// probeNames looks at refusals of every kind: a reason code, one sentence.
+// probeNames looks at refusals of every kind: a reason code, one sentence, the line to run next.
 func probeNames(l *climber) standing {
 	g := l.goal()
 	for _, words := range []string{"promote", "freeze", "freeze --to file:", "verify sqlite:", "resume", "rebind", "manifest show", "freeze --to redis:"} {
 		r := g.run(strings.Fields(words)...)
 		must(r.Exit != 0, "%s was not refused", words)
 		must(r.ReasonCode != "" && strings.Trim(r.ReasonCode, "abcdefghijklmnopqrstuvwxyz0123456789_") == "", "%s: the reason code is %q", words, r.ReasonCode)
+		must(r.Next != nil, "%s: there is no line to run next", words)
 		must(r.Sentence != "" && !strings.Contains(r.Sentence, "\n"), "%s: there is no one sentence", words)
 	}
 	return pass("eight refusals")

@@ -17,7 +17,7 @@ var rungs = []rung{
 	{id: "preview.live", claim: "a preview of a live journal outlives commits, and no rewritten history", source: "docs/operations.md", probe: probeLivePlan},
 	{id: "preview.read_only", claim: "what only reads, and every preview, changes no byte", source: "README, The story", probe: probeReadOnly},
 	{id: "usage.refused_first", claim: "a wrong command line is exit 2 before anything is looked at", source: "docs/command-line.md", probe: probeUsage},
-	{id: "usage.reasons", claim: "every refusal has a reason code and one sentence", source: "README, Exit statuses", probe: probeNames},
+	{id: "usage.reasons", claim: "every refusal has a reason code, one sentence and the next command", source: "README, Exit statuses", probe: probeNames},
 	{id: "usage.labels", claim: "a label that holds a path or a credential is refused", source: "docs/command-line.md", probe: probeLabels},
 	{id: "phases.wrong", claim: "a step out of its phase is refused and changes nothing", source: "README, The story", probe: probeWrongPhase},
 	{id: "holds.lease", claim: "an active lease holds a migration", source: "docs/operations.md", probe: held("lease_active", activeLease)},

@@ -1,13 +1,20 @@
 package main
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // line is a command line that can be pasted: the program as it was invoked, the
 // global flags as they were given, and the arguments.
-func (e *env) line(arguments []string) []string {
-	argv := append([]string(nil), e.program...)
-	argv = append(argv, e.given...)
-	return append(argv, arguments...)
+func (e *env) line(arguments []string) []string { return slices.Concat(e.program, e.given, arguments) }
+
+// nextLine is the line that an answer says to run next.
+func (e *env) nextLine(a *answer) []string {
+	if a.alone {
+		return slices.Concat(e.program, a.next)
+	}
+	return e.line(a.next)
 }
 
 // shellLine quotes words for a POSIX shell.

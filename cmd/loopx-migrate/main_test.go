@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,26 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	demandStatus(ts, want, ts.Exec(args[1], args[2:]...))
+	if said := ts.ReadFile("stderr"); strings.Contains(said, "\n  not changed  ") && !slices.ContainsFunc(waysNowhere, func(reason string) bool { return strings.Contains(said, " "+reason+" (exit") }) {
+		nextRuns(ts, said)
+	}
+}
+
+// nextRuns demands of a refusal that the line it prints to run next makes sense.
+func nextRuns(ts *testscript.TestScript, said string) {
+	_, next, found := strings.Cut(said, "\n  next  ")
+	if !found {
+		ts.Fatalf("there is no line to run next")
+	}
+	shell := exec.Command("sh", "-c", strings.TrimSpace(next))
+	shell.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LOOPX_MIGRATE_RUNTIME_ROOT", "LOOPX_MIGRATE_GOAL_ID"} {
+		shell.Env = append(shell.Env, name+"="+ts.Getenv(name))
+	}
+	out, err := shell.CombinedOutput()
+	if code := shell.ProcessState.ExitCode(); code == 2 || code < 0 || strings.HasSuffix(strings.TrimSpace(next), "--help") && code != 0 {
+		ts.Fatalf("%s ends with %d, %v\n%s", strings.TrimSpace(next), code, err, out)
+	}
 }
 
 func demandStatus(ts *testscript.TestScript, want int, err error) {

@@ -32,6 +32,7 @@ type answer struct {
 	blocks   []block        // for people
 	raw      []byte         // instead of blocks: text that is to be printed as it is
 	next     []string       // arguments of the command to run next
+	alone    bool           // next stands without the global flags
 	refusal  *cutover.Refusal
 	cause    error
 	goal     string
@@ -130,7 +131,7 @@ func (e *env) encode(out io.Writer, a *answer) error {
 		object.ReasonCode, object.Sentence = r.Reason, r.Sentence
 	}
 	if len(a.next) > 0 {
-		argv := e.line(a.next)
+		argv := e.nextLine(a)
 		object.Next = &next{argv, shellLine(argv)}
 	}
 	enc := json.NewEncoder(out)
@@ -164,7 +165,7 @@ func (e *env) tables(out *bytes.Buffer, a *answer) error {
 		fmt.Fprintf(out, "\n%s\n", a.Sentence)
 	}
 	if len(a.next) > 0 {
-		fmt.Fprintf(out, "\nnext:\n  %s\n", shellLine(e.line(a.next)))
+		fmt.Fprintf(out, "\nnext:\n  %s\n", shellLine(e.nextLine(a)))
 	}
 	return nil
 }
@@ -193,7 +194,7 @@ func (e *env) complain(a *answer) error {
 	}
 	fmt.Fprintf(&b, "  not changed  %s\n", kinds[r.Kind].unchanged)
 	if len(a.next) > 0 {
-		fmt.Fprintf(&b, "  next         %s\n", shellLine(e.line(a.next)))
+		fmt.Fprintf(&b, "  next         %s\n", shellLine(e.nextLine(a)))
 	}
 	_, err := io.WriteString(e.stderr, b.String())
 	return err

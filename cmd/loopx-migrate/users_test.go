@@ -78,6 +78,11 @@ func newHouse(t *testing.T, folders, files fs.FileMode) house {
 // as runs the program as a user and demands the exit status. root runs as itself.
 func (h house) as(p person, exit int, args ...string) object {
 	h.Helper()
+	return h.says(h.command(p, args...), exit)
+}
+
+// command is the program as a user runs it.
+func (h house) command(p person, args ...string) *exec.Cmd {
 	cmd := exec.Command(h.program, append([]string{"--output=json", "--runtime-root=" + filepath.Join(h.dir, "runtime"), "--goal-id=harbour-crane"}, args...)...)
 	cmd.Dir = "/"
 	// A user may call himself what he likes in his environment.
@@ -85,6 +90,12 @@ func (h house) as(p person, exit int, args ...string) object {
 	if p.uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.uid, Gid: p.uid, Groups: p.groups}}
 	}
+	return cmd
+}
+
+// says runs a command and demands the exit status.
+func (h house) says(cmd *exec.Cmd, exit int) object {
+	h.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	var status *exec.ExitError
@@ -93,7 +104,7 @@ func (h house) as(p person, exit int, args ...string) object {
 	}
 	var o object
 	if err := json.Unmarshal(stdout.Bytes(), &o); err != nil || cmd.ProcessState.ExitCode() != exit {
-		h.Fatalf("%s runs %v: exit %d, want %d, %v\n%s%s", p.principal(), args, cmd.ProcessState.ExitCode(), exit, err, &stdout, &stderr)
+		h.Fatalf("%v: exit %d, want %d, %v\n%s%s", cmd.Args, cmd.ProcessState.ExitCode(), exit, err, &stdout, &stderr)
 	}
 	return o
 }
