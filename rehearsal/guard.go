@@ -36,7 +36,7 @@ type inode struct{ device, number uint64 }
 
 // GuardError refuses a rehearsal that would work on production.
 type GuardError struct {
-	Way    string // path, nested_path, inode, ancestor_inode, database
+	Way    string // path, nested_path, inode, ancestor_inode, overlay, database
 	Detail string
 }
 
@@ -120,7 +120,8 @@ func resolved(path string) (string, error) {
 }
 
 // Folder refuses a folder to work in that is production, lies in it, or has it among the
-// folders above under another name, as a bind mount has.
+// folders above under another name, as a bind mount has, or that an overlay writes through
+// to it.
 func (g *Guard) Folder(path string) error {
 	if err := g.see(); err != nil {
 		return err
@@ -129,6 +130,21 @@ func (g *Guard) Folder(path string) error {
 	if err != nil {
 		return err
 	}
+	if err := g.place(real); err != nil {
+		return err
+	}
+	beneath, err := upper(real)
+	if err != nil || beneath == "" {
+		return err
+	}
+	if g.place(beneath) != nil {
+		return (&GuardError{"overlay", "an overlay writes what is written there into it"}).refusal()
+	}
+	return nil
+}
+
+// place refuses a resolved path.
+func (g *Guard) place(real string) error {
 	for _, production := range g.real {
 		switch {
 		case production == real:

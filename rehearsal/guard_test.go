@@ -68,8 +68,8 @@ func TestFoldersThatAreProduction(t *testing.T) {
 	refusedAs(t, "one of several", "path", (&Guard{Paths: []string{filepath.Join(dir, "nowhere"), root}}).Folder(root))
 }
 
-// A bind mount gives a folder another path and the same inode, and so does a hard link
-// to a file. A bind mount needs a right that tests may not have.
+// A hard link gives a file another path and the same inode. Bind mounts and overlays are
+// tried in cmd/loopx-migrate, as they need a mount.
 func TestCopiesThatShareInodes(t *testing.T) {
 	dir := t.TempDir()
 	root := made(t, filepath.Join(dir, "loopx"))
@@ -118,4 +118,19 @@ func TestServersThatAreProduction(t *testing.T) {
 	refusedAs(t, "the same by another name and tenant", "database", g.Server(Whereabouts{System: "7412", Database: "16384:loopx", Tenant: "other"}))
 	refusedAs(t, "another database", "", g.Server(Whereabouts{System: "7412", Database: "16390:copies"}))
 	refusedAs(t, "another cluster", "", g.Server(Whereabouts{System: "9999", Database: "16384:loopx"}))
+}
+
+// Tables as Linux writes them; what is expected is from proc(5).
+func TestWhereAnOverlayWritesTo(t *testing.T) {
+	const table = "21 1 0:20 / / rw - ext4 /dev/vda rw\n" +
+		"40 21 0:39 / /work rw,relatime shared:7 - overlay overlay rw,lowerdir=/l,upperdir=/srv/loop\\040x,workdir=/w\n" +
+		"41 21 0:39 /in /bound rw - overlay overlay rw,lowerdir=/l,upperdir=/srv/loop\\040x,workdir=/w\n" +
+		"42 40 0:50 / /work/plain rw - tmpfs tmpfs rw\n43 21 0:51 / /ro rw - overlay overlay ro,lowerdir=/a:/b\n" +
+		"44 21 0:52 / /twice rw - overlay overlay rw,upperdir=/hidden\n45 44 0:53 / /twice rw - tmpfs tmpfs rw\n"
+	for path, want := range map[string]string{"/work": "/srv/loop x", "/work/a/b": "/srv/loop x/a/b", "/bound/a": "/srv/loop x/in/a",
+		"/work/plain/a": "", "/worker": "", "/ro/a": "", "/twice/a": "", "/elsewhere": ""} {
+		if got := upperIn(table, path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
 }
