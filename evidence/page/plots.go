@@ -43,6 +43,7 @@ const (
 )
 
 func (v *view) plots(r *evidence.Rehearsal) error {
+	v.Unrated = len(byAxes(r.Rates)) == 0
 	for _, group := range []struct {
 		title  string
 		series []evidence.Series
@@ -109,7 +110,7 @@ func curves(title string, series []evidence.Series) (plot, error) {
 	option.XAxis.BoundaryGap = charts.Ptr(false)
 	option.YAxis[0].LabelFontStyle.FontSize, option.YAxis[0].Min, option.YAxis[0].LabelCount = plotType, charts.Ptr(0.0), 5
 	option.Symbol = charts.Symbol{Shape: charts.SymbolNone}
-	painter := newPainter()
+	painter := newPainter(plotHeight)
 	if err := painter.LineChart(option); err != nil {
 		return p, fmt.Errorf("plot %s: %w", title, err)
 	}
@@ -120,35 +121,45 @@ func curves(title string, series []evidence.Series) (plot, error) {
 // library's: blanks that are not collapsed.
 const apartFromAxis = "\u00a0\u00a0\u00a0\u00a0"
 
-// latencies are bars: a group an operation and arm, a bar a percentile.
+// latencies are bars: a group an operation, a bar an arm. The table has every percentile.
 func latencies(all []evidence.Latency) (plot, error) {
-	p := plot{Title: "Commit latency", Unit: "milliseconds by percentile", Head: []string{"operation and arm", "count", "50 %", "95 %", "99 %", "longest"}}
-	values, labels := make([][]float64, 3), []string(nil)
+	p := plot{Title: "Commit latency", Unit: "milliseconds; 95 of 100 were no longer", Head: []string{"operation and arm", "count", "50 %", "95 %", "99 %", "longest"}}
+	var arms, operations []string
 	for _, l := range all {
-		for i, us := range []int64{l.P50Micros, l.P95Micros, l.P99Micros} {
-			values[i] = append(values[i], float64(us)/1000)
+		if !slices.Contains(arms, l.Arm) {
+			p.Legend = append(p.Legend, legend{l.Arm, len(arms) % len(inks)})
+			arms = append(arms, l.Arm)
 		}
-		labels = append(labels, l.Operation+" "+l.Arm+apartFromAxis)
+		if !slices.Contains(operations, l.Operation) {
+			operations = append(operations, l.Operation)
+		}
 		p.Rows = append(p.Rows, []string{l.Operation + " " + l.Arm, grouped(l.Count), micros(l.P50Micros), micros(l.P95Micros), micros(l.P99Micros), micros(l.MaxMicros)})
 		p.Description += fmt.Sprintf("%s on %s: half within %s, 99 of 100 within %s. ", l.Operation, l.Arm, micros(l.P50Micros), micros(l.P99Micros))
 	}
-	for i, name := range []string{"50 %", "95 %", "99 %"} {
-		p.Legend = append(p.Legend, legend{name, i})
+	values, labels := make([][]float64, len(arms)), make([]string, len(operations))
+	for i := range arms {
+		values[i] = make([]float64, len(operations))
+	}
+	for i, operation := range operations {
+		labels[i] = strings.ReplaceAll(operation, "_", " ") + apartFromAxis
+	}
+	for _, l := range all {
+		values[slices.Index(arms, l.Arm)][slices.Index(operations, l.Operation)] = float64(l.P95Micros) / 1000
 	}
 	option := charts.NewBarChartOptionWithData(values)
 	option.Theme, option.Legend.Show, option.ValueFormatter, option.Horizontal = theme(), charts.Ptr(false), number, true
-	option.CategoryAxis.Labels = labels
+	option.CategoryAxis.Labels, option.CategoryAxis.LabelCount = labels, len(labels)
 	option.CategoryAxis.LabelFontStyle.FontSize = plotType - 3
 	option.ValueAxis[0].LabelFontStyle.FontSize, option.ValueAxis[0].LabelCount = plotType, 5
-	painter := newPainter()
+	painter := newPainter(max(plotHeight, 60+len(operations)*(20+9*len(arms))))
 	if err := painter.BarChart(option); err != nil {
 		return p, fmt.Errorf("plot of latencies: %w", err)
 	}
 	return p, p.drawn(painter)
 }
 
-func newPainter() *charts.Painter {
-	return charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputSVG, Width: plotWidth, Height: plotHeight})
+func newPainter(height int) *charts.Painter {
+	return charts.NewPainter(charts.PainterOptions{OutputFormat: charts.ChartOutputSVG, Width: plotWidth, Height: height})
 }
 
 func theme() charts.ColorPalette {

@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"html/template"
+	"slices"
 )
 
 // style is the page's own style sheet, which is trusted.
@@ -20,26 +21,36 @@ type bar struct {
 	Name            string
 	Start, Duration int64 // milliseconds
 	X, Width        string
-	Tone            int    // of the phases of a lane, in turn
+	Tone            int    // of phases of this name
 	State           string // empty, failed or stall
 }
 
 func (v *view) bar(arm, name string, start, duration int64, state string) {
 	for i := range v.Lanes {
 		if v.Lanes[i].Arm == arm {
-			v.Lanes[i].add(name, start, duration, state)
+			v.Lanes[i].add(name, start, duration, state, v.tone(name))
 			return
 		}
 	}
 	v.Lanes = append(v.Lanes, lane{Arm: arm})
-	v.Lanes[len(v.Lanes)-1].add(name, start, duration, state)
+	v.Lanes[len(v.Lanes)-1].add(name, start, duration, state, v.tone(name))
 }
 
-func (l *lane) add(name string, start, duration int64, state string) {
-	l.Bars = append(l.Bars, bar{Name: name, Start: start, Duration: duration, Tone: len(l.Bars) % tones, State: state})
+func (l *lane) add(name string, start, duration int64, state string, tone int) {
+	l.Bars = append(l.Bars, bar{Name: name, Start: start, Duration: duration, Tone: tone, State: state})
 }
 
-// tones is how many colours the phases of a lane take in turn.
+// tone is the colour of a phase: the same in every lane.
+func (v *view) tone(name string) int {
+	at := slices.Index(v.phases, name)
+	if at < 0 {
+		at = len(v.phases)
+		v.phases = append(v.phases, name)
+	}
+	return at % tones
+}
+
+// tones is how many colours the phases take in turn.
 const tones = 6
 
 // layOut works out where bars begin and how wide they are.

@@ -28,6 +28,10 @@ type view struct {
 	Coverage  []coverage
 	Plantings plantings
 	Plots     []plot
+	// Unrated: no import took so long that a rate was measured.
+	Unrated bool
+
+	phases []string // names in the order of their colours
 }
 
 type fact struct{ Name, Value, Note string }
@@ -139,7 +143,7 @@ func (v *view) ofRehearsal(r *evidence.Rehearsal) {
 		}
 		v.Coverage = append(v.Coverage, covered(a.Name, "receipts", a.ReceiptsCompared, a.Receipts), covered(a.Name, "rows", a.RowsScanned, a.Transactions))
 	}
-	v.plantings(r.Planted)
+	v.plantings(r)
 }
 
 // rank puts failing checks first.
@@ -216,23 +220,41 @@ func (v *view) rehearsalFacts(r *evidence.Rehearsal) {
 		fact{"longest write stall", millis(int64(stall)), fmt.Sprintf("%d measured", len(r.Stalls))},
 		fact{"receipts compared", grouped(receipts), "over all arms"},
 		fact{"rows scanned", grouped(rows), "over all arms"},
-		fact{"source", map[bool]string{true: "untouched", false: "CHANGED"}[r.Source.Untouched()], grouped(r.Source.Transactions) + " transactions, " + byteText(r.Source.Bytes)},
+		fact{"source", map[bool]string{true: "untouched", false: "CHANGED"}[r.Source.Untouched()], counted(r.Source.Transactions, "transaction") + ", " + byteText(r.Source.Bytes)},
 		fact{"took", millis(r.FinishedAt.Sub(r.StartedAt).Milliseconds()), "began " + r.StartedAt.UTC().Format("2006-01-02 15:04 MST")})
 }
 
+// unplanted tells a difference that could not be planted from one that is none of an arm.
+func unplanted(r *evidence.Rehearsal, name, arm string) string {
+	if slices.ContainsFunc(r.NotChecked, func(n evidence.NotChecked) bool { return n.What == "planted difference "+name+" on arm "+arm }) {
+		return "not planted"
+	}
+	return "–"
+}
+
+// counted is a number of things.
+func counted(n uint64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return grouped(n) + " " + what
+}
+
+// covered says how much was met of what there is. Checks meet some of it more than once.
 func covered(arm, what string, met, of uint64) coverage {
+	met = min(met, of)
 	c := coverage{Arm: arm, What: what, Met: met, Of: of}
 	if of > 0 {
-		c.Percent = min(100, met*100/of)
+		c.Percent = met * 100 / of
 	}
 	c.Description = fmt.Sprintf("%s of %s %s, %d percent", grouped(met), grouped(of), what, c.Percent)
 	return c
 }
 
-func (v *view) plantings(all []evidence.Planted) {
+func (v *view) plantings(r *evidence.Rehearsal) {
 	cells := map[string]map[string]plantingCell{}
 	var names []string
-	for _, p := range all {
+	for _, p := range r.Planted {
 		if !slices.Contains(v.Plantings.Arms, p.Arm) {
 			v.Plantings.Arms = append(v.Plantings.Arms, p.Arm)
 		}
@@ -241,7 +263,10 @@ func (v *view) plantings(all []evidence.Planted) {
 			names = append(names, p.Name)
 		}
 		cell := plantingCell{Arm: p.Arm, Text: "found at " + p.FoundAt.String()}
-		if p.FoundAt == 0 {
+		switch {
+		case p.Name == "nothing":
+			cell.Text = "alike"
+		case p.FoundAt == 0:
 			cell.Text = "found"
 		}
 		if !p.Found {
@@ -254,7 +279,7 @@ func (v *view) plantings(all []evidence.Planted) {
 		for _, arm := range v.Plantings.Arms {
 			cell, there := cells[name][arm]
 			if !there {
-				cell = plantingCell{Arm: arm, Text: "not planted"}
+				cell = plantingCell{Arm: arm, Text: unplanted(r, name, arm)}
 			}
 			row.Cells = append(row.Cells, cell)
 		}
