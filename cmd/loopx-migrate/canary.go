@@ -17,6 +17,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/coordination"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/internal/faultio"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 	"github.com/loopx-project/loopx-migrate/internal/pgserver"
 )
 
@@ -204,25 +205,13 @@ func (e *env) canaryAgent(ctx context.Context, c *cli.Context, _ globals) (*answ
 	if err != nil {
 		return nil, err
 	}
-	agent := canary.Agent{Plan: errand.Plan, Name: errand.Name, Habit: errand.Habit, Ledger: canary.Ledger{Path: errand.Ledger}, Wait: pause,
+	agent := canary.Agent{Plan: errand.Plan, Name: errand.Name, Habit: errand.Habit, Ledger: canary.Ledger{Path: errand.Ledger}, Wait: lockfile.Pause,
 		Authority: &coordination.Authority{Store: store, Clock: e.now}}
 	err = errors.Join(agent.Work(ctx), store.Close())
 	if err != nil {
 		return nil, err
 	}
 	return &answer{Status: statusDone}, nil
-}
-
-// pause waits, or ends early with the context.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // scrap removes a disposable folder, and the server beside it when there is one.

@@ -13,6 +13,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/canary"
 	"github.com/loopx-project/loopx-migrate/cutover"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 	"github.com/loopx-project/loopx-migrate/internal/pgserver"
 	"github.com/loopx-project/loopx-migrate/store/pgstore"
 )
@@ -199,7 +200,7 @@ func awaitEntry(ctx context.Context, ledger canary.Ledger, kind canary.Kind) err
 				return nil
 			}
 		}
-		if err := pause(ctx, canaryPace/10); err != nil {
+		if err := lockfile.Pause(ctx, canaryPace/10); err != nil {
 			return err
 		}
 	}

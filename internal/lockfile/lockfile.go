@@ -122,7 +122,7 @@ func (w waiter) acquire(ctx context.Context) (*Lock, error) {
 		if left <= 0 {
 			return nil, w.busy(start)
 		}
-		if err := pause(ctx, min(left, w.interval)); err != nil {
+		if err := Pause(ctx, min(left, w.interval)); err != nil {
 			return nil, fmt.Errorf("%w: %w", w.busy(start), err)
 		}
 	}
@@ -136,7 +136,9 @@ func (w waiter) wrap(err error) error {
 	return fmt.Errorf("%s lock of %s: %w", w.family, filepath.Base(w.target), err)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits a little before another try, or ends early with the context's cause. Whatever waits
+// for somebody else, a lock or not, waits by it.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

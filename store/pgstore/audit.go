@@ -46,8 +46,8 @@ func auditReason(err error) error {
 	var depth *canonical.DepthError
 	var said *refusal
 	if errors.As(err, &depth) && errors.As(err, &said) {
-		said.made.Class, said.made.Reason = authority.ClassFailed, authority.ReasonDepth
-		said.made.Detail = "nested deeper than LoopX reads back"
+		said.Made.Class, said.Made.Reason = authority.ClassFailed, authority.ReasonDepth
+		said.Made.Detail = "nested deeper than LoopX reads back"
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func newAudit(from *authority.Bookmark, visit func(authority.Row) error) (*audit
 	}
 	var err error
 	if a.logical, err = authority.ResumeLogicalHash(a.last.Logical); err != nil {
-		return a, rewritten("the bookmark is not one of this tool").because(err)
+		return a, rewritten("the bookmark is not one of this tool").Because(err)
 	}
 	return a, nil
 }
@@ -97,16 +97,16 @@ func rewritten(detail string) *refusal {
 }
 
 func (l *line) defect(field, detail string) *refusal {
-	return defect(field, detail).at(uint64(l.cursor)).operation(l.operation)
+	return defect(field, detail).At(uint64(l.cursor)).Operation(l.operation)
 }
 
 func defect(field, detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonDefect, detail).field(field)
+	return refuse(authority.ClassFailed, authority.ReasonDefect, detail).Field(field)
 }
 
 func unsealed(l *line) *refusal {
 	return refuse(authority.ClassFailed, ReasonUnsealed, "the row has no seal, so nothing proves that it is what was committed").
-		field("loopx_migrate_seals").at(uint64(l.cursor)).operation(l.operation)
+		Field("loopx_migrate_seals").At(uint64(l.cursor)).Operation(l.operation)
 }
 
 // run audits what the session shows, from the bookmark to the head.
@@ -126,7 +126,7 @@ func (a *audit) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if a.from != nil {
-		return rewritten("the remembered row is gone").at(uint64(a.from.Cursor)).field("authority_commits.cursor")
+		return rewritten("the remembered row is gone").At(uint64(a.from.Cursor)).Field("authority_commits.cursor")
 	}
 	if err := s.noSealBeyond(ctx, int64(a.last.Cursor), h); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (a *audit) atStart(s *session, h headRow) error {
 	}
 	if a.from.Cursor > authority.Cursor(h.cursor) {
 		return rewritten(fmt.Sprintf("the database was restored or rewound: its head is at cursor %d, it had been seen at cursor %s",
-			h.cursor, a.from.Cursor)).at(uint64(a.from.Cursor)).field("authority_heads.cursor")
+			h.cursor, a.from.Cursor)).At(uint64(a.from.Cursor)).Field("authority_heads.cursor")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (a *audit) atStart(s *session, h headRow) error {
 // bare is a database without seals: empty it is fine, else nothing in it is proved.
 func (a *audit) bare(ctx context.Context, s *session, h headRow) error {
 	if h.cursor != 0 {
-		return refuse(authority.ClassFailed, ReasonUnsealed, "the database has no seals; run pg install").field("loopx_migrate_seals")
+		return refuse(authority.ClassFailed, ReasonUnsealed, "the database has no seals; run pg install").Field("loopx_migrate_seals")
 	}
 	return a.finish(ctx, s)
 }
@@ -272,7 +272,7 @@ func (a *audit) follow(l *line) error {
 }
 
 func gap(cursor uint64) *refusal {
-	return defect("authority_commits.cursor", "the row is missing").at(cursor)
+	return defect("authority_commits.cursor", "the row is missing").At(cursor)
 }
 
 func (a *audit) remember(l *line) {
@@ -300,10 +300,10 @@ const (
 // that stood before.
 func (a *audit) recognise(l *line) error {
 	at := func(detail, field string) error {
-		return rewritten(detail).at(uint64(l.cursor)).operation(l.operation).field(field)
+		return rewritten(detail).At(uint64(l.cursor)).Operation(l.operation).Field(field)
 	}
 	if uint64(a.from.Cursor) != uint64(l.cursor) {
-		return rewritten("the remembered row is gone").at(uint64(a.from.Cursor)).field("authority_commits.cursor")
+		return rewritten("the remembered row is gone").At(uint64(a.from.Cursor)).Field("authority_commits.cursor")
 	}
 	if a.from.Revision != revisionOf(a.lineage.Identity, l.revision) {
 		return at("the remembered row does not stand in this history", "authority_commits.provider_revision")
@@ -337,7 +337,7 @@ func (s *session) noSealBeyond(ctx context.Context, last int64, h headRow) error
 	case *sealed <= h.cursor:
 		return gap(uint64(*sealed))
 	}
-	return defect("authority_heads.cursor", "the database was restored or rewound: this cursor was sealed once").at(uint64(*sealed))
+	return defect("authority_heads.cursor", "the database was restored or rewound: this cursor was sealed once").At(uint64(*sealed))
 }
 
 // noStrays looks for rows that belong to no commit.
@@ -351,7 +351,7 @@ func (s *session) noStrays(ctx context.Context) error {
 			return err
 		}
 		if cursor != nil {
-			return defect(table, "the row belongs to no commit").at(uint64(*cursor))
+			return defect(table, "the row belongs to no commit").At(uint64(*cursor))
 		}
 	}
 	return nil
@@ -364,14 +364,14 @@ func (a *audit) meetsHead(ctx context.Context, s *session, h headRow) error {
 	case uint64(h.cursor) > last:
 		return gap(last + 1)
 	case uint64(h.cursor) < last:
-		return defect("authority_heads.cursor", "the head stands before the last row").at(last)
+		return defect("authority_heads.cursor", "the head stands before the last row").At(last)
 	case h.cursor == 0:
 		return nil
 	case revisionOf(s.identity, h.revision) != a.last.Revision:
-		return defect("authority_heads.provider_revision", "it is not the last row's").at(last)
+		return defect("authority_heads.provider_revision", "it is not the last row's").At(last)
 	}
 	if sum := authority.DigestOf(h.text); !bytes.Equal(sum[:], a.text) {
-		return defect("authority_heads.head", "it is not the last row's projection").at(last)
+		return defect("authority_heads.head", "it is not the last row's projection").At(last)
 	}
 	var moved []byte
 	err := s.row(ctx, []any{&moved}, `SELECT timestamptz_send(updated_at) FROM loopx_control_plane.authority_heads AS h
@@ -380,7 +380,7 @@ func (a *audit) meetsHead(ctx context.Context, s *session, h headRow) error {
 		return gap(last)
 	}
 	if err == nil && !bytes.Equal(moved, a.moved) {
-		return defect("authority_heads.updated_at", "it is not what was sealed when the head moved").at(last)
+		return defect("authority_heads.updated_at", "it is not what was sealed when the head moved").At(last)
 	}
 	return err
 }

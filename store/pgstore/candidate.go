@@ -116,7 +116,7 @@ func uncertainLoad(err error) error {
 		return err
 	}
 	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown,
-		"PostgreSQL COMMIT outcome is unknown; open the candidate again to see what is there").because(unknown)
+		"PostgreSQL COMMIT outcome is unknown; open the candidate again to see what is there").Because(unknown)
 }
 
 func (c *Candidate) stance() stance {
@@ -142,7 +142,7 @@ func (c *Candidate) claim(ctx context.Context) error {
 		}
 		if h.cursor != 0 {
 			return refuse(authority.ClassFailed, authority.ReasonForeignStore,
-				"an authority of this Goal stands there already").field("authority_heads").at(uint64(h.cursor))
+				"an authority of this Goal stands there already").Field("authority_heads").At(uint64(h.cursor))
 		}
 		now, err := in.standing(ctx, " FOR UPDATE")
 		want := Standing{FenceCandidate, c.options.CandidateID}
@@ -180,7 +180,7 @@ func (c *Candidate) resume(ctx context.Context, in *session) error {
 		return missing()
 	case now.State == FenceOpen:
 		return refuse(authority.ClassFailed, authority.ReasonForeignStore,
-			"an authority of this Goal stands there already").field("authority_heads").at(uint64(h.cursor))
+			"an authority of this Goal stands there already").Field("authority_heads").At(uint64(h.cursor))
 	case now != Standing{FenceCandidate, c.options.CandidateID}:
 		return fenceHeld(now)
 	}
@@ -211,7 +211,7 @@ func (c *Candidate) append(ctx context.Context, row authority.Row) error {
 		return fs.ErrClosed
 	}
 	if uint64(row.Cursor) != uint64(c.taken)+1 {
-		return invalid("cursor", "rows must be loaded in cursor order").at(uint64(row.Cursor)).operation(row.OperationID)
+		return invalid("cursor", "rows must be loaded in cursor order").At(uint64(row.Cursor)).Operation(row.OperationID)
 	}
 	if found := CheckRow(c.options.Tenant, c.options.GoalID, row); len(found) > 0 {
 		reason := authority.ReasonInvalidCommit
@@ -219,7 +219,7 @@ func (c *Candidate) append(ctx context.Context, row authority.Row) error {
 			reason = authority.ReasonCapacity
 		}
 		return refuse(authority.ClassFailed, reason, fmt.Sprintf("PostgreSQL cannot hold the row: %s", found[0].Code)).
-			field(found[0].Field).at(uint64(row.Cursor)).operation(row.OperationID)
+			Field(found[0].Field).At(uint64(row.Cursor)).Operation(row.OperationID)
 	}
 	if c.loader == nil {
 		c.loader = startLoader(c)
@@ -273,5 +273,5 @@ func repeated(err error) error {
 		return err
 	}
 	return refuse(authority.ClassConflict, authority.ReasonOperationExists, "an operation id stands twice in the history").
-		field("authority_commits.operation_id").because(err)
+		Field("authority_commits.operation_id").Because(err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/authority/canonical"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 )
 
 // revisionShape is what LoopX's PostgreSQL store takes for a revision at all.
@@ -33,7 +34,7 @@ func (s *Store) commit(ctx context.Context, request authority.CommitRequest) (au
 		return authority.Applied{}, err
 	}
 	if s.options.Mode != ReadWrite {
-		return authority.Applied{}, &refusal{readOnly}
+		return authority.Applied{}, &refusal{Made: readOnly}
 	}
 	var applied authority.Applied
 	err = s.link.writing(ctx, change, "commit", func(ctx context.Context, in *session) (err error) {
@@ -76,16 +77,16 @@ type offer struct {
 }
 
 func invalid(name, detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonInvalidCommit, detail).field(name)
+	return refuse(authority.ClassFailed, authority.ReasonInvalidCommit, detail).Field(name)
 }
 
 // normalize brings a request into canonical form or refuses it, before any I/O.
 func normalize(r authority.CommitRequest) (*offer, error) {
 	if !canonical.ValidID(r.OperationID) {
-		return nil, invalid("operation_id", "must be a non-empty trimmed string").operation(r.OperationID)
+		return nil, invalid("operation_id", "must be a non-empty trimmed string").Operation(r.OperationID)
 	}
 	if r.Expected != "" && !revisionShape.MatchString(string(r.Expected)) {
-		return nil, invalid("expected_provider_revision", sentenceExpected).operation(r.OperationID)
+		return nil, invalid("expected_provider_revision", sentenceExpected).Operation(r.OperationID)
 	}
 	o := &offer{expected: r.Expected, operation: r.OperationID}
 	var err error
@@ -95,16 +96,16 @@ func normalize(r authority.CommitRequest) (*offer, error) {
 		to   *[]byte
 	}{{"events", r.Events, &o.events}, {"next_projection", r.Projection, &o.projection}, {"receipts", r.Receipts, &o.receipts}} {
 		if *part.to, err = canonical.Append(nil, part.from); err != nil {
-			return nil, invalid(part.name, "is not JSON that LoopX can hold").operation(r.OperationID).because(err)
+			return nil, invalid(part.name, "is not JSON that LoopX can hold").Operation(r.OperationID).Because(err)
 		}
 	}
 	switch {
 	case !isList(o.events):
-		return nil, invalid("events", "must be a list of objects").operation(r.OperationID)
+		return nil, invalid("events", "must be a list of objects").Operation(r.OperationID)
 	case canonical.Kind(o.projection) != canonical.Object:
-		return nil, invalid("next_projection", "must be an object").operation(r.OperationID)
+		return nil, invalid("next_projection", "must be an object").Operation(r.OperationID)
 	case !isList(o.receipts):
-		return nil, invalid("receipts", "must be a list of objects").operation(r.OperationID)
+		return nil, invalid("receipts", "must be a list of objects").Operation(r.OperationID)
 	}
 	return o, o.fits()
 }
@@ -114,14 +115,14 @@ func normalize(r authority.CommitRequest) (*offer, error) {
 func (o *offer) fits() error {
 	if n := sizeOf(o.operation, o.events, o.projection, o.receipts); n > Capacity {
 		return refuse(authority.ClassFailed, authority.ReasonCapacity,
-			fmt.Sprintf("PostgreSQL authority commit is %d canonical bytes; configured maximum is %d", n, Capacity)).operation(o.operation)
+			fmt.Sprintf("PostgreSQL authority commit is %d canonical bytes; configured maximum is %d", n, Capacity)).Operation(o.operation)
 	}
 	found := CheckRow("t", "g", authority.Row{Transaction: authority.Transaction{
 		OperationID: o.operation, Events: o.events, Projection: o.projection, Receipts: o.receipts}})
 	for _, f := range found {
 		if f.Code == FindingNUL || f.Code == FindingSurrogate {
 			return refuse(authority.ClassFailed, authority.ReasonTransactionFailed, sentenceTransaction+
-				": PostgreSQL cannot hold it ("+f.Code+")").field(f.Field).operation(o.operation)
+				": PostgreSQL cannot hold it ("+f.Code+")").Field(f.Field).Operation(o.operation)
 		}
 	}
 	return nil
@@ -165,7 +166,7 @@ func (s *session) decide(ctx context.Context, o *offer, how decision) error {
 	case o.expected != now.Revision:
 		return conflict(authority.ReasonRevisionMismatch, o, now)
 	case known != 0:
-		return conflict(authority.ReasonOperationExists, o, now).at(uint64(known))
+		return conflict(authority.ReasonOperationExists, o, now).At(uint64(known))
 	}
 	return nil
 }
@@ -188,8 +189,8 @@ func scanned(results pgx.BatchResults, dest ...any) error {
 }
 
 func conflict(reason authority.Reason, o *offer, now authority.Applied) *refusal {
-	r := refuse(authority.ClassConflict, reason, "").operation(o.operation)
-	r.made.Current = now
+	r := refuse(authority.ClassConflict, reason, "").Operation(o.operation)
+	r.Made.Current = now
 	return r
 }
 
@@ -241,28 +242,17 @@ func (s *Store) settle(ctx context.Context, o *offer, hoped authority.Applied, u
 	defer cancel()
 	for {
 		found, err := s.look(wait, o, hoped)
-		if class, _ := reasonOf(err); err == nil || class != "" {
+		if class, _ := authority.DraftReason(err); err == nil || class != "" {
 			return found, err
 		}
-		if pause(wait, settleStep) != nil {
+		if lockfile.Pause(wait, settleStep) != nil {
 			return authority.Applied{}, refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, sentenceUnknown).
-				operation(o.operation).because(errors.Join(unknown, err))
+				Operation(o.operation).Because(errors.Join(unknown, err))
 		}
 	}
 }
 
 const settleStep = 100 * time.Millisecond
-
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
 
 // look opens a connection of its own: those of the pool may share the fate of the first.
 func (s *Store) look(ctx context.Context, o *offer, hoped authority.Applied) (authority.Applied, error) {
@@ -283,7 +273,7 @@ func (s *Store) look(ctx context.Context, o *offer, hoped authority.Applied) (au
 	case err != nil:
 		return authority.Applied{}, err
 	case len(rows) == 0:
-		return authority.Applied{}, &refusal{unwritten}
+		return authority.Applied{}, &refusal{Made: unwritten}
 	case rows[0].Cursor == hoped.Cursor && rows[0].Revision == hoped.Revision && o.is(rows[0]):
 		return hoped, nil
 	}
@@ -291,7 +281,7 @@ func (s *Store) look(ctx context.Context, o *offer, hoped authority.Applied) (au
 	if err != nil {
 		return authority.Applied{}, err
 	}
-	return authority.Applied{}, conflict(authority.ReasonOperationExists, o, h.applied(in.identity)).at(uint64(rows[0].Cursor))
+	return authority.Applied{}, conflict(authority.ReasonOperationExists, o, h.applied(in.identity)).At(uint64(rows[0].Cursor))
 }
 
 // is reports whether the row holds what was offered.

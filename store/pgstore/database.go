@@ -15,7 +15,7 @@ func (s Server) Database() (*sql.DB, error) {
 	s.fill()
 	config, err := parse(s)
 	if err != nil {
-		return nil, refuse(authority.ClassFailed, ReasonDSN, "the connection string cannot be understood").field("dsn")
+		return nil, refuse(authority.ClassFailed, ReasonDSN, "the connection string cannot be understood").Field("dsn")
 	}
 	return stdlib.OpenDB(*config.ConnConfig), nil
 }

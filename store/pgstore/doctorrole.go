@@ -4,6 +4,8 @@ import (
 	"context"
 	"regexp"
 	"strings"
+
+	"github.com/loopx-project/loopx-migrate/authority"
 )
 
 // mayDo are all privileges the runtime role may have, as "table privilege".
@@ -138,7 +140,7 @@ func (d *doctor) objects(ctx context.Context) error {
 	d.note("functions", right == len(want) && len(wrong) == 0, "run pg install", "%d of %d as they were made, others: %v", right, len(want), wrong)
 	s := &session{conn: d.conn, installed: true}
 	err = s.requireTriggers(ctx)
-	if _, reason := reasonOf(err); err == nil || reason == ReasonNotInstalled {
+	if _, reason := authority.DraftReason(err); err == nil || reason == ReasonNotInstalled {
 		d.note("triggers", err == nil, "run pg install", "%d triggers on four tables must stand, enabled ALWAYS", ourTriggers)
 		err = nil
 	}

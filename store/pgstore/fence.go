@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/loopx-project/loopx-migrate/authority"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 )
 
 // FenceState is the state of a Goal's fence row.
@@ -41,7 +42,7 @@ func checkFenceID(id string) error {
 		return nil
 	}
 	return refuse(authority.ClassFailed, ReasonFenceID,
-		"a fence id is 1 to 200 letters, digits, dots, colons, dashes and underscores").field("fence_id")
+		"a fence id is 1 to 200 letters, digits, dots, colons, dashes and underscores").Field("fence_id")
 }
 
 // Standing reads the Goal's fence row. Without this tool's objects in the database it is open.
@@ -81,7 +82,7 @@ func (s *session) checkFence(ctx context.Context) error {
 	now, err := s.standing(ctx, "")
 	if err == nil && now.State != FenceOpen {
 		err = refuse(authority.ClassFailed, authority.ReasonTransactionFailed, sentenceTransaction).
-			because(&serverError{code: "55000", said: fenceMessage + now.ID})
+			Because(&serverError{code: "55000", said: fenceMessage + now.ID})
 	}
 	return err
 }
@@ -128,14 +129,14 @@ func open(id string) func(Standing) (Standing, error) {
 
 func fenceHeld(now Standing) *refusal {
 	return refuse(authority.ClassConflict, ReasonFenceHeld, fmt.Sprintf("the goal is %s under another id: %s", now.State, now.ID)).
-		field("loopx_migrate_fences.fence_id")
+		Field("loopx_migrate_fences.fence_id")
 }
 
 // turn changes the fence row under the head row's lock, and reads it back afterwards.
 func (s *Store) turn(ctx context.Context, label, id string, expected *authority.Applied, next func(Standing) (Standing, error)) error {
 	err := checkFenceID(id)
 	if err == nil && s.options.Mode != ReadWrite {
-		err = &refusal{readOnly}
+		err = &refusal{Made: readOnly}
 	}
 	var want Standing
 	if err == nil {
@@ -169,11 +170,11 @@ func (s *Store) turned(ctx context.Context, want Standing, unknown *uncertain) e
 			return nil
 		}
 		if err == nil {
-			return &refusal{unwritten}
+			return &refusal{Made: unwritten}
 		}
-		if pause(wait, settleStep) != nil {
+		if lockfile.Pause(wait, settleStep) != nil {
 			return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, "whether the fence was turned is unknown; read it before any retry").
-				because(errors.Join(unknown, err))
+				Because(errors.Join(unknown, err))
 		}
 	}
 }
@@ -236,7 +237,7 @@ func (s *session) requireTriggers(ctx context.Context) error {
 	}
 	if n != ourTriggers {
 		return refuse(authority.ClassFailed, ReasonNotInstalled,
-			fmt.Sprintf("%d of %d triggers of loopx-migrate stand; run pg install", n, ourTriggers)).field("pg_trigger")
+			fmt.Sprintf("%d of %d triggers of loopx-migrate stand; run pg install", n, ourTriggers)).Field("pg_trigger")
 	}
 	return nil
 }

@@ -67,11 +67,11 @@ var roleShape = sync.OnceValue(func() *regexp.Regexp {
 func InstallPlan(o InstallOptions) (Plan, error) {
 	plan := Plan{Title: "install"}
 	if !o.Identity.Valid(authority.KindPostgreSQL) {
-		return plan, answerAs("install", "", violation("PostgreSQL store identity must match postgresql:<32 lowercase hex>").field("store_identity"), unwritten)
+		return plan, answerAs("install", "", violation("PostgreSQL store identity must match postgresql:<32 lowercase hex>").Field("store_identity"), unwritten)
 	}
 	for _, role := range append(o.Runtime[:len(o.Runtime):len(o.Runtime)], o.Operators...) {
 		if !roleShape().MatchString(role) {
-			return plan, answerAs("install", "", refuse(authority.ClassFailed, ReasonDSN, "a role's name must be letters, digits, _, $ and -").field("role"), unwritten)
+			return plan, answerAs("install", "", refuse(authority.ClassFailed, ReasonDSN, "a role's name must be letters, digits, _, $ and -").Field("role"), unwritten)
 		}
 	}
 	plan.SQL = []string{loopxSQL, metadataSQL(o.Identity), migrateSQL}
@@ -155,14 +155,14 @@ func metadataIs(ctx context.Context, conn *pgx.Conn, want authority.Identity) er
 		Scan(&schema, &identity)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return violation(sentenceMetadata).field("authority_store_metadata")
+		return violation(sentenceMetadata).Field("authority_store_metadata")
 	case err != nil:
 		return err
 	case schema != schemaVersion:
-		return violation(sentenceMetadata).field("authority_store_metadata.schema_version")
+		return violation(sentenceMetadata).Field("authority_store_metadata.schema_version")
 	case authority.Identity(identity) != want:
 		return refuse(authority.ClassFailed, ReasonIdentityMismatch,
-			"PostgreSQL store identity does not match the installed database incarnation").field("authority_store_metadata.store_identity")
+			"PostgreSQL store identity does not match the installed database incarnation").Field("authority_store_metadata.store_identity")
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func uncertainAdmin(err error) error {
 	if !errors.As(err, &unknown) {
 		return err
 	}
-	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, "PostgreSQL COMMIT outcome is unknown; run it again").because(unknown)
+	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, "PostgreSQL COMMIT outcome is unknown; run it again").Because(unknown)
 }
 
 // administer runs work in one transaction on a connection of its own.

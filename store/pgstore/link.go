@@ -36,7 +36,7 @@ type link struct {
 func newLink(server Server) (*link, error) {
 	config, err := parse(server)
 	if err != nil {
-		return nil, refuse(authority.ClassFailed, ReasonDSN, "the connection string cannot be understood").field("dsn")
+		return nil, refuse(authority.ClassFailed, ReasonDSN, "the connection string cannot be understood").Field("dsn")
 	}
 	return &link{server: server, config: config}, nil
 }
@@ -205,7 +205,7 @@ func (l *link) enter(ctx context.Context, conn *pgx.Conn, how stance) (*session,
 		return nil, err
 	}
 	if tenant == nil || *tenant != l.tenant {
-		return nil, refuse(authority.ClassFailed, ReasonTenant, "the server did not take the tenant").field("tenant_id")
+		return nil, refuse(authority.ClassFailed, ReasonTenant, "the server did not take the tenant").Field("tenant_id")
 	}
 	if err := s.admit(schema, identity, l.expected); err != nil || l.aside == "" {
 		return s, err
@@ -217,15 +217,15 @@ const schemaVersion = "loopx_postgresql_authority_store_v0"
 
 func (s *session) admit(schema, identity *string, expected authority.Identity) error {
 	if schema == nil || *schema != schemaVersion || identity == nil {
-		return violation(sentenceMetadata).field("authority_store_metadata")
+		return violation(sentenceMetadata).Field("authority_store_metadata")
 	}
 	s.identity = authority.Identity(*identity)
 	if !s.identity.Valid(authority.KindPostgreSQL) {
-		return violation(sentenceMetadata).field("authority_store_metadata.store_identity")
+		return violation(sentenceMetadata).Field("authority_store_metadata.store_identity")
 	}
 	if expected != "" && s.identity != expected {
 		return refuse(authority.ClassFailed, ReasonIdentityMismatch,
-			"PostgreSQL store identity does not match the expected database incarnation").field("authority_store_metadata.store_identity")
+			"PostgreSQL store identity does not match the expected database incarnation").Field("authority_store_metadata.store_identity")
 	}
 	return nil
 }

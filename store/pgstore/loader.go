@@ -223,7 +223,7 @@ func (c *Candidate) send(ctx context.Context, b *batch, broken <-chan struct{}) 
 		}
 		if h.cursor != b.first-1 {
 			return refuse(authority.ClassFailed, authority.ReasonForeignStore, "somebody else loads this candidate").
-				at(uint64(h.cursor)).field("authority_heads.cursor")
+				At(uint64(h.cursor)).Field("authority_heads.cursor")
 		}
 		if err := in.insertCopied(ctx); err != nil {
 			return repeated(err)

@@ -137,13 +137,13 @@ func Open(options Options) (*Store, error) {
 func checkNames(tenant, goal string, expected authority.Identity) error {
 	if !holdable(tenant) {
 		return refuse(authority.ClassFailed, ReasonTenant,
-			"a tenant must be named: a non-empty trimmed text without NUL").field("tenant_id")
+			"a tenant must be named: a non-empty trimmed text without NUL").Field("tenant_id")
 	}
 	if !holdable(goal) {
-		return violation("goal id must be a non-empty trimmed string that PostgreSQL can hold").field("goal_id")
+		return violation("goal id must be a non-empty trimmed string that PostgreSQL can hold").Field("goal_id")
 	}
 	if expected != "" && !expected.Valid(authority.KindPostgreSQL) {
-		return violation("PostgreSQL store identity must match postgresql:<32 lowercase hex>").field("store_identity")
+		return violation("PostgreSQL store identity must match postgresql:<32 lowercase hex>").Field("store_identity")
 	}
 	return nil
 }

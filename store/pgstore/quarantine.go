@@ -38,7 +38,7 @@ func (s *Store) call(ctx context.Context, label, id, function, argument string) 
 		return "", err
 	}
 	if s.options.Mode != ReadWrite {
-		return "", &refusal{readOnly}
+		return "", &refusal{Made: readOnly}
 	}
 	for settling := false; ; settling = true {
 		var result *string
@@ -53,7 +53,7 @@ func (s *Store) call(ctx context.Context, label, id, function, argument string) 
 			continue
 		}
 		if errors.As(err, &unknown) {
-			return "", refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, "whether the goal was moved is unknown; ask again").because(unknown)
+			return "", refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, "whether the goal was moved is unknown; ask again").Because(unknown)
 		}
 		if err == nil && result == nil {
 			return "", missing()
@@ -73,9 +73,9 @@ func checkQuarantine(id string, mode Mode) error {
 	case id == "":
 		return nil
 	case mode != ReadOnly:
-		return &refusal{readOnly}
+		return &refusal{Made: readOnly}
 	case !quarantineShape().MatchString(id):
-		return violation("a quarantine id is a UUID in lowercase").field("quarantine_id")
+		return violation("a quarantine id is a UUID in lowercase").Field("quarantine_id")
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (s *session) turnTo(ctx context.Context, id string) error {
 	err := s.row(ctx, []any{&kept}, `SELECT q.restored_at IS NULL FROM loopx_control_plane.loopx_migrate_quarantine AS q
 		WHERE q.quarantine_id = $1 AND q.tenant_id = $2 AND q.goal_id = $3`, id, s.tenant, s.goal)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && !kept {
-		return refuse(authority.ClassMissing, "", "nothing is set aside under that id").field("loopx_migrate_quarantine.quarantine_id")
+		return refuse(authority.ClassMissing, "", "nothing is set aside under that id").Field("loopx_migrate_quarantine.quarantine_id")
 	}
 	var names []string
 	for table, copied := range asideTables {

@@ -19,8 +19,8 @@ func (s *Store) Identity(ctx context.Context) (authority.Identity, error) {
 		return nil
 	})
 	var said *refusal
-	if errors.As(err, &said) && said.made.Reason == authority.ReasonProtocolViolation {
-		said.made.Reason = authority.ReasonIdentityInvalid
+	if errors.As(err, &said) && said.Made.Reason == authority.ReasonProtocolViolation {
+		said.Made.Reason = authority.ReasonIdentityInvalid
 	}
 	unavailable := unreadable
 	unavailable.Reason = authority.ReasonIdentityUnavailable
@@ -100,9 +100,9 @@ func (s *Store) Receipt(ctx context.Context, operationID string) (authority.Rece
 func checkReceiptID(id string) error {
 	switch {
 	case !canonical.ValidID(id):
-		return refuse(authority.ClassFailed, authority.ReasonInvalidOperationID, sentenceReceiptID).field("operation_id")
+		return refuse(authority.ClassFailed, authority.ReasonInvalidOperationID, sentenceReceiptID).Field("operation_id")
 	case hasNUL(id):
-		return refuse(authority.ClassUnavailable, authority.ReasonReadUnavailable, sentenceUnavailable).field("operation_id")
+		return refuse(authority.ClassUnavailable, authority.ReasonReadUnavailable, sentenceUnavailable).Field("operation_id")
 	case unholdable(id) != "":
 		return missing()
 	}
@@ -157,7 +157,7 @@ const maxSafeInteger = 1<<53 - 1
 
 func checkLimit(limit int) error {
 	if limit < 1 || limit > maxSafeInteger {
-		return refuse(authority.ClassFailed, authority.ReasonInvalidScan, sentenceScanLimit).field("limit")
+		return refuse(authority.ClassFailed, authority.ReasonInvalidScan, sentenceScanLimit).Field("limit")
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (s *session) scan(ctx context.Context, after authority.Cursor, limit int) (
 		return page, err
 	}
 	if after > authority.Cursor(h.cursor) {
-		return page, refuse(authority.ClassFailed, authority.ReasonScanRange, sentenceScanAhead).at(uint64(after))
+		return page, refuse(authority.ClassFailed, authority.ReasonScanRange, sentenceScanAhead).At(uint64(after))
 	}
 	want := min(h.cursor-int64(after), int64(limit)+1)
 	if want == 0 {
@@ -192,20 +192,20 @@ func (s *session) scan(ctx context.Context, after authority.Cursor, limit int) (
 // lineage is what LoopX proves of a page.
 func (s *session) lineage(rows []authority.Transaction, after authority.Cursor, want int64, h headRow) error {
 	if int64(len(rows)) != want {
-		return violation(sentenceScanCover).field("authority_commits.cursor")
+		return violation(sentenceScanCover).Field("authority_commits.cursor")
 	}
 	for i, row := range rows {
 		if row.Cursor != after+authority.Cursor(i)+1 {
-			return violation(sentenceScanCursor).field("authority_commits.cursor").at(uint64(after) + uint64(i) + 1)
+			return violation(sentenceScanCursor).Field("authority_commits.cursor").At(uint64(after) + uint64(i) + 1)
 		}
 		if row.Cursor != authority.Cursor(h.cursor) {
 			continue
 		}
 		if row.Revision != revisionOf(s.identity, h.revision) {
-			return violation(sentenceScanHead).field("authority_heads.provider_revision").at(uint64(row.Cursor))
+			return violation(sentenceScanHead).Field("authority_heads.provider_revision").At(uint64(row.Cursor))
 		}
 		if string(row.Projection) != string(h.projection) {
-			return violation(sentenceScanHead).field("authority_heads.head").at(uint64(row.Cursor))
+			return violation(sentenceScanHead).Field("authority_heads.head").At(uint64(row.Cursor))
 		}
 	}
 	return nil

@@ -99,7 +99,7 @@ func (p *projections) of(text []byte) (authority.Canonical, error) {
 func (r *record) transaction(id authority.Identity, states *projections) (authority.Transaction, error) {
 	var t authority.Transaction
 	if !canonical.ValidID(r.operation) {
-		return t, violation(sentenceOperation).field("authority_commits.operation_id").at(uint64(r.cursor)).operation(r.operation)
+		return t, violation(sentenceOperation).Field("authority_commits.operation_id").At(uint64(r.cursor)).Operation(r.operation)
 	}
 	t = authority.Transaction{Cursor: authority.Cursor(r.cursor), Revision: revisionOf(id, r.revision), OperationID: r.operation}
 	var err error
@@ -115,7 +115,7 @@ func (r *record) transaction(id authority.Identity, states *projections) (author
 func placed(err error, cursor int64, operation string) error {
 	var said *refusal
 	if errors.As(err, &said) {
-		said.at(uint64(cursor)).operation(operation)
+		said.Made.Cursor, said.Made.OperationID = authority.Cursor(cursor), operation
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func listOf(name, column string, values [][]byte) (authority.Canonical, error) {
 			return nil, notJSON(column, err)
 		}
 		if canonical.Kind(list[from:]) != canonical.Object {
-			return nil, violation(fmt.Sprintf("transaction %s[%d] must be an object", name, i)).field(column + "[" + strconv.Itoa(i) + "]")
+			return nil, violation(fmt.Sprintf("transaction %s[%d] must be an object", name, i)).Field(column + "[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return append(list, ']'), nil
@@ -145,7 +145,7 @@ func objectOf(column, sentence string, text []byte) (authority.Canonical, error)
 		return nil, notJSON(column, err)
 	}
 	if canonical.Kind(made) != canonical.Object {
-		return nil, violation(sentence).field(column)
+		return nil, violation(sentence).Field(column)
 	}
 	return made, nil
 }
@@ -155,7 +155,7 @@ func objectOf(column, sentence string, text []byte) (authority.Canonical, error)
 func notJSON(column string, err error) *refusal {
 	var depth *canonical.DepthError
 	if errors.As(err, &depth) {
-		return refuse(authority.ClassUnavailable, authority.ReasonReadUnavailable, sentenceUnavailable).field(column).because(err)
+		return refuse(authority.ClassUnavailable, authority.ReasonReadUnavailable, sentenceUnavailable).Field(column).Because(err)
 	}
-	return violation("PostgreSQL " + column + " is not JSON that LoopX can hold").field(column).because(err)
+	return violation("PostgreSQL " + column + " is not JSON that LoopX can hold").Field(column).Because(err)
 }

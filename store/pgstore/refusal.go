@@ -23,31 +23,16 @@ const (
 	sentenceUnknown     = "PostgreSQL COMMIT outcome is unknown; read the operation receipt before any retry"
 )
 
-// refusal is an *authority.Error in the making: the verb, the kind and the Goal are
-// added where it leaves the store.
-type refusal struct{ made authority.Error }
-
-// Error is that of the error in the making.
-func (r *refusal) Error() string { return r.made.Error() }
-
-// Unwrap returns the cause.
-func (r *refusal) Unwrap() error { return r.made.Err }
+// refusal is what the inner layers return; answerAs makes it the error of a verb.
+type refusal = authority.Draft
 
 func refuse(class authority.Class, reason authority.Reason, detail string) *refusal {
-	return &refusal{authority.Error{Class: class, Reason: reason, Detail: detail}}
+	return authority.Refuse(class, reason, detail)
 }
 
-// violation: what the store holds breaks its own rules.
-func violation(detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonProtocolViolation, detail)
-}
+func violation(detail string) *refusal { return authority.Violation(detail) }
 
 func missing() *refusal { return refuse(authority.ClassMissing, authority.ReasonNone, "") }
-
-func (r *refusal) field(name string) *refusal   { r.made.Field = name; return r }
-func (r *refusal) at(cursor uint64) *refusal    { r.made.Cursor = authority.Cursor(cursor); return r }
-func (r *refusal) operation(id string) *refusal { r.made.OperationID = id; return r }
-func (r *refusal) because(err error) *refusal   { r.made.Err = err; return r }
 
 // unreadable and unwritten are what an error of the driver comes to.
 var (
@@ -76,7 +61,7 @@ func answerAs(verb, goal string, err error, otherwise authority.Error) error {
 	var connecting *connectError
 	switch {
 	case errors.As(err, &r):
-		answer = r.made
+		answer = r.Made
 		if answer.Err != nil {
 			answer.Err = redacted(answer.Err)
 		}
@@ -90,13 +75,4 @@ func answerAs(verb, goal string, err error, otherwise authority.Error) error {
 	}
 	answer.Verb, answer.Kind, answer.Goal = verb, authority.KindPostgreSQL, goal
 	return &answer
-}
-
-// reasonOf returns class and reason of a refusal in the making, empty for other errors.
-func reasonOf(err error) (authority.Class, authority.Reason) {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r.made.Class, r.made.Reason
-	}
-	return "", authority.ReasonNone
 }

@@ -35,9 +35,9 @@ func RotatePlan(expected, next authority.Identity) (Plan, error) {
 func checkRotation(expected, next authority.Identity) error {
 	switch {
 	case !expected.Valid(authority.KindPostgreSQL), !next.Valid(authority.KindPostgreSQL):
-		return refuse(authority.ClassFailed, ReasonInvalidIdentity, "PostgreSQL store identities must match postgresql:<32 lowercase hex>").field("store_identity")
+		return refuse(authority.ClassFailed, ReasonInvalidIdentity, "PostgreSQL store identities must match postgresql:<32 lowercase hex>").Field("store_identity")
 	case expected == next:
-		return refuse(authority.ClassFailed, ReasonIdentityUnchanged, "PostgreSQL store identity rotation requires a new incarnation").field("store_identity")
+		return refuse(authority.ClassFailed, ReasonIdentityUnchanged, "PostgreSQL store identity rotation requires a new incarnation").Field("store_identity")
 	}
 	return nil
 }
@@ -54,8 +54,8 @@ func RotateIdentity(ctx context.Context, server Server, expected, next authority
 		})
 	}
 	said := uncertainAdmin(err)
-	if class, _ := reasonOf(said); class == authority.ClassAmbiguous {
-		said = refuse(class, ReasonRotationUnknown, "whether the identity was rotated is unknown; read it before any retry").because(err)
+	if class, _ := authority.DraftReason(said); class == authority.ClassAmbiguous {
+		said = refuse(class, ReasonRotationUnknown, "whether the identity was rotated is unknown; read it before any retry").Because(err)
 	}
 	return answerAs("rotate", "", said, unwritten)
 }
@@ -65,8 +65,8 @@ func rotate(ctx context.Context, conn *pgx.Conn, expected, next authority.Identi
 		return err
 	}
 	if err := metadataIs(ctx, conn, expected); err != nil {
-		if _, reason := reasonOf(err); reason == ReasonIdentityMismatch {
-			return refuse(authority.ClassFailed, reason, "PostgreSQL store identity does not match the expected database incarnation").field("store_identity")
+		if _, reason := authority.DraftReason(err); reason == ReasonIdentityMismatch {
+			return refuse(authority.ClassFailed, reason, "PostgreSQL store identity does not match the expected database incarnation").Field("store_identity")
 		}
 		return err
 	}
@@ -84,7 +84,7 @@ func rotate(ctx context.Context, conn *pgx.Conn, expected, next authority.Identi
 		}
 		if open > 0 {
 			return refuse(authority.ClassFailed, ReasonMigrationOpen,
-				fmt.Sprintf("%d goals are fenced or under construction; finish their migrations first", open)).field("loopx_migrate_fences")
+				fmt.Sprintf("%d goals are fenced or under construction; finish their migrations first", open)).Field("loopx_migrate_fences")
 		}
 	}
 	_, err := conn.Exec(ctx, "UPDATE loopx_control_plane.authority_store_metadata SET store_identity = $1 WHERE singleton = TRUE", string(next))

@@ -180,7 +180,7 @@ func (v *view) Scan(ctx context.Context, after authority.Cursor, limit int) (aut
 func (s *session) provedPage(ctx context.Context, page *authority.Page, head authority.Cursor, limit int) (err error) {
 	after := page.Next
 	if after > head {
-		return refuse(authority.ClassFailed, authority.ReasonScanRange, sentenceScanAhead).at(uint64(after))
+		return refuse(authority.ClassFailed, authority.ReasonScanRange, sentenceScanAhead).At(uint64(after))
 	}
 	want := min(uint64(head-after), uint64(limit))
 	if want == 0 {
@@ -192,7 +192,7 @@ func (s *session) provedPage(ctx context.Context, page *authority.Page, head aut
 		return err
 	}
 	if uint64(len(page.Transactions)) != want {
-		return violation(sentenceScanCover).field("authority_commits.cursor")
+		return violation(sentenceScanCover).Field("authority_commits.cursor")
 	}
 	page.Next = after + authority.Cursor(want)
 	page.HasMore = page.Next < head

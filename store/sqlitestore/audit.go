@@ -67,8 +67,8 @@ func auditReason(err error) error {
 	var depth *canonical.DepthError
 	var said *refusal
 	if errors.As(err, &depth) && errors.As(err, &said) {
-		said.made.Class, said.made.Reason = authority.ClassFailed, authority.ReasonDepth
-		said.made.Detail = "nested deeper than LoopX reads back"
+		said.Made.Class, said.Made.Reason = authority.ClassFailed, authority.ReasonDepth
+		said.Made.Detail = "nested deeper than LoopX reads back"
 	}
 	return err
 }
@@ -97,10 +97,10 @@ func newAudit(from *authority.Bookmark, visit func(authority.Row) error) (*audit
 	}
 	var err error
 	if a.lineage.Events, a.lineage.Receipts, err = parsePosition(a.last.Position); err != nil {
-		return nil, rewritten("the bookmark is not one of this store").because(err)
+		return nil, rewritten("the bookmark is not one of this store").Because(err)
 	}
 	if a.logical, err = authority.ResumeLogicalHash(a.last.Logical); err != nil {
-		return nil, rewritten("the bookmark is not one of this store").because(err)
+		return nil, rewritten("the bookmark is not one of this store").Because(err)
 	}
 	return a, nil
 }
@@ -125,7 +125,7 @@ func rewritten(detail string) *refusal {
 // absent is an audit of a file that is not there.
 func (a *audit) absent() error {
 	if a.last.Cursor != 0 {
-		return rewritten("the database is gone").at(uint64(a.last.Cursor))
+		return rewritten("the database is gone").At(uint64(a.last.Cursor))
 	}
 	a.lineage = authority.Lineage{Format: authority.FormatSQLiteV2, Logical: a.logical.Digest()}
 	return nil
@@ -159,8 +159,8 @@ func (a *audit) run(ctx context.Context, s *session) error {
 // newerFormatWanted tells a database that LoopX can migrate from one that is broken.
 func newerFormatWanted(err error) error {
 	var said *refusal
-	if errors.As(err, &said) && said.made.Detail == versionOne {
-		said.made.Reason = authority.ReasonFormatUnsupported
+	if errors.As(err, &said) && said.Made.Detail == versionOne {
+		said.Made.Reason = authority.ReasonFormatUnsupported
 	}
 	return err
 }
@@ -173,11 +173,11 @@ func (a *audit) start(ctx context.Context, s *session, end ending) (*replayer, e
 		return p, p.stand(0, "", emptyState)
 	}
 	if a.last.Revision != revision(s.identity, at) || at > end.cursor {
-		return nil, rewritten("the remembered row does not stand in this history").at(at)
+		return nil, rewritten("the remembered row does not stand in this history").At(at)
 	}
 	err := s.window(ctx, at, at, func(r record, state []byte) error {
 		if !equals(a.last.StateDigest, r.state) {
-			return rewritten("the remembered state is not the one that stands there").at(at).operation(r.operationID)
+			return rewritten("the remembered state is not the one that stands there").At(at).Operation(r.operationID)
 		}
 		return p.stand(at, r.state, state)
 	})
@@ -187,10 +187,10 @@ func (a *audit) start(ctx context.Context, s *session, end ending) (*replayer, e
 // finish closes the lineage when the last row is the head.
 func (a *audit) finish(s *session, end ending) error {
 	if uint64(a.last.Cursor) != end.cursor {
-		return violation(notContiguous).field("commits.cursor").at(uint64(a.last.Cursor) + 1)
+		return violation(notContiguous).Field("commits.cursor").At(uint64(a.last.Cursor) + 1)
 	}
 	if end.cursor != 0 && !equals(a.last.StateDigest, end.digest) {
-		return violation(headDigestMismatch).field("head.state_digest").at(end.cursor)
+		return violation(headDigestMismatch).Field("head.state_digest").At(end.cursor)
 	}
 	if end.respelled {
 		a.note(authority.Finding{Code: authority.FindingSpelling, Field: "head.projection"})

@@ -53,8 +53,8 @@ func (a *audit) inspect(s *session) error {
 }
 
 func defect(field, detail string) *refusal {
-	r := refuse(authority.ClassFailed, authority.ReasonDefect, detail).field(field)
-	r.made.Findings = authority.Findings{{Code: string(authority.ReasonDefect), Field: field, Detail: detail}}
+	r := refuse(authority.ClassFailed, authority.ReasonDefect, detail).Field(field)
+	r.Made.Findings = authority.Findings{{Code: string(authority.ReasonDefect), Field: field, Detail: detail}}
 	return r
 }
 

@@ -135,7 +135,7 @@ func (s *session) rebuild(ctx context.Context, p *replayer, end uint64,
 		return err
 	}
 	if p.cursor != end {
-		return violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
+		return violation(notContiguous).Field("commits.cursor").At(p.cursor + 1)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (s *session) matchCheckpoint(r record, state []byte) (respelled bool, err e
 		return false, err
 	}
 	if digest != r.state || !bytes.Equal(projection, state) {
-		return false, violation(checkpointDigest).field("checkpoints.projection").at(r.cursor)
+		return false, violation(checkpointDigest).Field("checkpoints.projection").At(r.cursor)
 	}
 	return respelled, nil
 }
@@ -193,7 +193,7 @@ func oddities(r record, delta canonical.Delta) (found authority.Findings, err er
 	}{{"commits.delta", r.delta}, {"commits.events", r.events}, {"commits.receipts", r.receipts}} {
 		odd, err := canonical.Inspect(column.text)
 		if err != nil {
-			return nil, notJSON(spoken(column.name), err).field(column.name).at(r.cursor).operation(r.operationID)
+			return nil, notJSON(spoken(column.name), err).Field(column.name).At(r.cursor).Operation(r.operationID)
 		}
 		if odd.DuplicateKey {
 			found = append(found, finding(r, authority.FindingDuplicateKey, column.name))

@@ -75,10 +75,10 @@ func (o *CandidateOptions) check() (Options, error) {
 	}
 	o.Path = path
 	if !canonical.ValidID(o.GoalID) || !utf8.ValidString(o.GoalID) {
-		return Options{}, violation("Goal id is invalid").field("goal_id")
+		return Options{}, violation("Goal id is invalid").Field("goal_id")
 	}
 	if !o.Identity.Valid(authority.KindSQLite) {
-		return Options{}, violation(metadataInvalid).field("store_identity")
+		return Options{}, violation(metadataInvalid).Field("store_identity")
 	}
 	if o.BatchRows <= 0 {
 		o.BatchRows = defaultBatchRows
@@ -183,7 +183,7 @@ func (c *Candidate) append(ctx context.Context, row authority.Row) error {
 		return fs.ErrClosed
 	}
 	if uint64(row.Cursor) != c.taken+1 {
-		return invalid("cursor", "rows must be loaded in cursor order").at(uint64(row.Cursor)).operation(row.OperationID)
+		return invalid("cursor", "rows must be loaded in cursor order").At(uint64(row.Cursor)).Operation(row.OperationID)
 	}
 	if err := writableID(row.OperationID); err != nil {
 		return placed(err, uint64(row.Cursor))

@@ -54,7 +54,7 @@ func (s *Store) CheckCommit(ctx context.Context, request authority.CommitRequest
 func (s *Store) check(in *session, offered offer) error {
 	if in == nil {
 		if s.options.Mode != ReadWrite {
-			return violation("SQLite authority store is missing").field("path")
+			return violation("SQLite authority store is missing").Field("path")
 		}
 		return compare(offered, authority.Applied{})
 	}
@@ -73,7 +73,7 @@ func (s *Store) check(in *session, offered offer) error {
 	id, err := in.fence()
 	if err == nil && id != "" {
 		err = refuse(authority.ClassFailed, authority.ReasonTransactionFailed, sentenceTransaction).
-			because(fmt.Errorf("%s%s", fenceMessage, id))
+			Because(fmt.Errorf("%s%s", fenceMessage, id))
 	}
 	return err
 }
@@ -86,14 +86,14 @@ func (s *Store) write(ctx context.Context, label string, work func(*session) err
 		return fs.ErrClosed
 	}
 	if !s.options.Mode.writes() {
-		return &refusal{readOnly}
+		return &refusal{Made: readOnly}
 	}
 	if err := s.ensure(ctx); err != nil {
 		return err
 	}
 	in := s.writer
 	err := in.writing(ctx, label, func() error { return work(in) })
-	if _, reason := reasonOf(err); reason == authority.ReasonOutcomeUnknown {
+	if _, reason := authority.DraftReason(err); reason == authority.ReasonOutcomeUnknown {
 		return errors.Join(err, s.drop()) // the next verb looks at the file afresh
 	}
 	return err
@@ -123,7 +123,7 @@ type offer struct {
 }
 
 func invalid(name, detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonInvalidCommit, detail).field(name)
+	return refuse(authority.ClassFailed, authority.ReasonInvalidCommit, detail).Field(name)
 }
 
 // normalize brings a request into canonical form or refuses it, before any I/O.
@@ -132,7 +132,7 @@ func normalize(r authority.CommitRequest) (o offer, err error) {
 		return o, err
 	}
 	if r.Expected != "" && !revisionShape.MatchString(string(r.Expected)) {
-		return o, invalid("expected_provider_revision", "expected revision is not one of a SQLite store").operation(r.OperationID)
+		return o, invalid("expected_provider_revision", "expected revision is not one of a SQLite store").Operation(r.OperationID)
 	}
 	o = offer{expected: r.Expected, operation: r.OperationID}
 	for _, part := range []struct {
@@ -145,16 +145,16 @@ func normalize(r authority.CommitRequest) (o offer, err error) {
 		{"receipts", r.Receipts, &o.receipts},
 	} {
 		if *part.to, err = canonical.Append(nil, part.from); err != nil {
-			return o, invalid(part.name, "is not JSON that LoopX can hold").operation(r.OperationID).because(err)
+			return o, invalid(part.name, "is not JSON that LoopX can hold").Operation(r.OperationID).Because(err)
 		}
 	}
 	switch {
 	case !isList(o.events):
-		return o, invalid("events", "must be a list of objects").operation(r.OperationID)
+		return o, invalid("events", "must be a list of objects").Operation(r.OperationID)
 	case canonical.Kind(o.projection) != canonical.Object:
-		return o, invalid("next_projection", "must be an object").operation(r.OperationID)
+		return o, invalid("next_projection", "must be an object").Operation(r.OperationID)
 	case !isList(o.receipts):
-		return o, invalid("receipts", "must be a list of objects").operation(r.OperationID)
+		return o, invalid("receipts", "must be a list of objects").Operation(r.OperationID)
 	}
 	return o, fits(o.size(), r.OperationID)
 }
@@ -164,10 +164,10 @@ func normalize(r authority.CommitRequest) (o offer, err error) {
 // cannot read its store from then on.
 func writableID(id string) error {
 	if !canonical.ValidID(id) {
-		return invalid("operation_id", "must be a non-empty trimmed string").operation(id)
+		return invalid("operation_id", "must be a non-empty trimmed string").Operation(id)
 	}
 	if !utf8.ValidString(id) {
-		return invalid("operation_id", "holds a lone surrogate, which SQLite cannot keep").operation(id)
+		return invalid("operation_id", "holds a lone surrogate, which SQLite cannot keep").Operation(id)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func writableID(id string) error {
 func fits(size int, operation string) error {
 	if size > capacity {
 		return refuse(authority.ClassFailed, authority.ReasonCapacity,
-			fmt.Sprintf("the canonical request has %d bytes, more than %d", size, capacity)).operation(operation)
+			fmt.Sprintf("the canonical request has %d bytes, more than %d", size, capacity)).Operation(operation)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (s *session) decide(o offer) (ending, error) {
 	}
 	existing, err := s.find(o.operation)
 	if err == nil && existing != 0 {
-		err = conflict(authority.ReasonOperationExists, o, now).at(existing)
+		err = conflict(authority.ReasonOperationExists, o, now).At(existing)
 	}
 	return e, err
 }
@@ -214,8 +214,8 @@ func compare(o offer, now authority.Applied) error {
 }
 
 func conflict(reason authority.Reason, o offer, now authority.Applied) *refusal {
-	r := refuse(authority.ClassConflict, reason, "").operation(o.operation)
-	r.made.Current = now
+	r := refuse(authority.ClassConflict, reason, "").Operation(o.operation)
+	r.Made.Current = now
 	return r
 }
 
@@ -282,7 +282,7 @@ func newDeriver(state []byte, digest string) (*deriver, error) {
 func (d *deriver) derive(n *newCommit) error {
 	delta, err := canonical.Diff(d.before, n.projection)
 	if err != nil {
-		return violation("SQLite authority delta cannot be built").at(n.cursor).operation(n.operation).because(err)
+		return violation("SQLite authority delta cannot be built").At(n.cursor).Operation(n.operation).Because(err)
 	}
 	n.delta = delta.AppendBuilt(nil) // never a used buffer: the tree refers to it
 	stored, err := canonical.ParseDelta(n.delta)
@@ -292,7 +292,7 @@ func (d *deriver) derive(n *newCommit) error {
 	d.text = d.tree.AppendTo(d.text[:0])
 	if err != nil || !bytes.Equal(d.text, n.projection) {
 		return violation("SQLite authority delta does not reconstruct its commit").
-			field("commits.delta").at(n.cursor).operation(n.operation).because(err)
+			Field("commits.delta").At(n.cursor).Operation(n.operation).Because(err)
 	}
 	if n.stateDigest.IsZero() {
 		n.stateDigest = authority.DigestOf(n.projection)

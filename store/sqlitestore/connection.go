@@ -138,7 +138,7 @@ func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
 	}
 	if text, _ := mode.(string); !strings.EqualFold(text, "wal") {
 		return refuse(authority.ClassFailed, authority.ReasonFileSystem,
-			fmt.Sprintf("SQLite keeps journal_mode %v where a write-ahead log is needed", mode)).field("journal_mode")
+			fmt.Sprintf("SQLite keeps journal_mode %v where a write-ahead log is needed", mode)).Field("journal_mode")
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func setPragma(ctx context.Context, conn driver.Conn, name string, value, want i
 	}
 	if got != want {
 		return refuse(authority.ClassFailed, authority.ReasonFileSystem,
-			fmt.Sprintf("SQLite keeps %s at %v, not %d", name, got, want)).field(name)
+			fmt.Sprintf("SQLite keeps %s at %v, not %d", name, got, want)).Field(name)
 	}
 	return nil
 }

@@ -23,15 +23,15 @@ func (s *session) admit() error {
 	switch user {
 	case 2:
 	case 1:
-		return violation(versionOne).field("user_version")
+		return violation(versionOne).Field("user_version")
 	default:
-		return violation(versionUnsupported).field("user_version")
+		return violation(versionUnsupported).Field("user_version")
 	}
 	var schema, goal, identity any
 	err = s.row([]any{&schema, &goal, &identity},
 		"SELECT schema_version, goal_id, store_identity FROM metadata WHERE singleton = 1")
 	if errors.Is(err, sql.ErrNoRows) {
-		return violation(metadataInvalid).field("metadata.singleton")
+		return violation(metadataInvalid).Field("metadata.singleton")
 	}
 	if err != nil {
 		return err
@@ -40,11 +40,11 @@ func (s *session) admit() error {
 	id := authority.Identity(text)
 	switch {
 	case schema != schemaVersion:
-		return violation(metadataInvalid).field("metadata.schema_version")
+		return violation(metadataInvalid).Field("metadata.schema_version")
 	case goal != s.goal:
-		return violation(metadataInvalid).field("metadata.goal_id")
+		return violation(metadataInvalid).Field("metadata.goal_id")
 	case !id.Valid(authority.KindSQLite), s.expected != "" && id != s.expected:
-		return violation(metadataInvalid).field("metadata.store_identity")
+		return violation(metadataInvalid).Field("metadata.store_identity")
 	}
 	s.identity, s.admitted = id, memory{true, version}
 	return nil
@@ -63,7 +63,7 @@ func (s *session) count() (uint64, error) {
 		return 0, err
 	}
 	if n != 0 && (low.Int64 != 1 || high.Int64 != n) {
-		return 0, violation(notContiguous).field("commits.cursor")
+		return 0, violation(notContiguous).Field("commits.cursor")
 	}
 	s.rows, s.counted = uint64(n), memory{true, version}
 	return s.rows, nil
@@ -99,7 +99,7 @@ func (s *session) ending() (e ending, err error) {
 	err = s.row([]any{&cursor, &projection, &digest}, "SELECT cursor, projection, state_digest FROM head WHERE singleton = 1")
 	if errors.Is(err, sql.ErrNoRows) {
 		if n != 0 {
-			return e, violation(headMissing).field("head.singleton")
+			return e, violation(headMissing).Field("head.singleton")
 		}
 		return e, nil
 	}
@@ -107,7 +107,7 @@ func (s *session) ending() (e ending, err error) {
 		return e, err
 	}
 	if cursor != int64(n) || n == 0 {
-		return e, violation(notContiguous).field("head.cursor")
+		return e, violation(notContiguous).Field("head.cursor")
 	}
 	if e.digest, err = digestColumn("head.state_digest", digest); err != nil {
 		return e, err
@@ -116,7 +116,7 @@ func (s *session) ending() (e ending, err error) {
 		return e, err
 	}
 	if !equals(authority.DigestOf(e.projection), e.digest) {
-		return e, violation(headDigestMismatch).field("head.state_digest").at(n)
+		return e, violation(headDigestMismatch).Field("head.state_digest").At(n)
 	}
 	e.cursor = n
 	if e.last, err = s.commitAt(n); err != nil {
@@ -127,7 +127,7 @@ func (s *session) ending() (e ending, err error) {
 
 func (s *session) proveLast(e ending) error {
 	if e.last.state != e.digest {
-		return violation(headDigestMismatch).field("commits.state_digest").at(e.cursor)
+		return violation(headDigestMismatch).Field("commits.state_digest").At(e.cursor)
 	}
 	var parent any
 	if e.cursor > 1 {
@@ -137,7 +137,7 @@ func (s *session) proveLast(e ending) error {
 		}
 	}
 	if text, _ := parent.(string); text != e.last.parent {
-		return violation(headParent).field("commits.parent_state_digest").at(e.cursor)
+		return violation(headParent).Field("commits.parent_state_digest").At(e.cursor)
 	}
 	proof := replayer{identity: s.identity}
 	if err := proof.prove(e.last, e.projection); err != nil {
@@ -146,7 +146,7 @@ func (s *session) proveLast(e ending) error {
 	var there int
 	err := s.row([]any{&there}, "SELECT 1 FROM checkpoints WHERE cursor = ?", int64(covering(e.cursor)))
 	if errors.Is(err, sql.ErrNoRows) {
-		return violation(checkpointMissing).field("checkpoints.cursor").at(covering(e.cursor))
+		return violation(checkpointMissing).Field("checkpoints.cursor").At(covering(e.cursor))
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (s *session) commitAt(cursor uint64) (r record, err error) {
 	if err := rows.Err(); err != nil {
 		return r, err
 	}
-	return r, violation(notContiguous).field("commits.cursor").at(cursor)
+	return r, violation(notContiguous).Field("commits.cursor").At(cursor)
 }
 
 // find returns the cursor of an operation, 0 when it was never committed.

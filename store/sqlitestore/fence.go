@@ -164,7 +164,7 @@ func (s *session) fence() (fenceID string, err error) {
 }
 
 func fenceHeld(detail string) *refusal {
-	return refuse(authority.ClassConflict, ReasonFenceHeld, detail).field("sqlite_master")
+	return refuse(authority.ClassConflict, ReasonFenceHeld, detail).Field("sqlite_master")
 }
 
 func checkFenceID(id string) error {
@@ -172,5 +172,5 @@ func checkFenceID(id string) error {
 		return nil
 	}
 	return refuse(authority.ClassFailed, ReasonFenceID,
-		"a fence id is 1 to 200 letters, digits, dots, colons, dashes and underscores").field("fence_id")
+		"a fence id is 1 to 200 letters, digits, dots, colons, dashes and underscores").Field("fence_id")
 }

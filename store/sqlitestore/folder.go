@@ -57,7 +57,7 @@ func checkFileSystem(folder string) error {
 	}
 	if name, network := networkFileSystems[kind&0xffffffff]; network {
 		return refuse(authority.ClassFailed, authority.ReasonFileSystem,
-			"the folder is on a "+name+" file system, where SQLite's write-ahead log is not safe").field("file_system")
+			"the folder is on a "+name+" file system, where SQLite's write-ahead log is not safe").Field("file_system")
 	}
 	return nil
 }

@@ -230,8 +230,8 @@ func repeated(err error, n *newCommit) error {
 	var said *sqlite.Error
 	if errors.As(err, &said) && said.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE {
 		r := refuse(authority.ClassConflict, authority.ReasonOperationExists, "").
-			at(n.cursor).operation(n.operation).field("operation_id")
-		return r.because(err)
+			At(n.cursor).Operation(n.operation).Field("operation_id")
+		return r.Because(err)
 	}
 	return err
 }

@@ -85,10 +85,10 @@ func Open(options Options) (*Store, error) {
 	}
 	s := &Store{options: options}
 	if !canonical.ValidID(options.GoalID) || !utf8.ValidString(options.GoalID) {
-		return nil, s.answer("open", violation("Goal id is invalid").field("goal_id"), unreadable)
+		return nil, s.answer("open", violation("Goal id is invalid").Field("goal_id"), unreadable)
 	}
 	if id := options.ExpectedIdentity; id != "" && !id.Valid(authority.KindSQLite) {
-		return nil, s.answer("open", violation(metadataInvalid).field("store_identity"), unreadable)
+		return nil, s.answer("open", violation(metadataInvalid).Field("store_identity"), unreadable)
 	}
 	return s, nil
 }

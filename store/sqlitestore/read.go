@@ -53,7 +53,7 @@ func (s *Store) Receipt(ctx context.Context, operationID string) (authority.Rece
 
 func checkOperationID(id string) error {
 	if !canonical.ValidID(id) {
-		return violation("operation_id must be a non-empty trimmed string").field("operation_id")
+		return violation("operation_id must be a non-empty trimmed string").Field("operation_id")
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ const maxSafeInteger = 1<<53 - 1
 
 func checkLimit(limit int) error {
 	if limit < 1 || limit > maxSafeInteger {
-		return refuse(authority.ClassFailed, authority.ReasonInvalidScan, "scan limit must be a positive safe integer").field("limit")
+		return refuse(authority.ClassFailed, authority.ReasonInvalidScan, "scan limit must be a positive safe integer").Field("limit")
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *session) page(ctx context.Context, after authority.Cursor, limit int, e
 	page.HasMore = last > wanted
 	err = s.window(ctx, first, last, func(r record, state []byte) error {
 		if r.cursor == end.cursor && r.state != end.digest {
-			return violation(headDigestMismatch).field("head.state_digest").at(r.cursor)
+			return violation(headDigestMismatch).Field("head.state_digest").At(r.cursor)
 		}
 		if r.cursor <= wanted {
 			page.Transactions = append(page.Transactions, s.transaction(r, append([]byte(nil), state...)))
@@ -143,7 +143,7 @@ func (s *session) page(ctx context.Context, after authority.Cursor, limit int, e
 // pageBounds returns the first row of a page and the last, the look-ahead row included.
 func pageBounds(after authority.Cursor, limit int, end uint64) (first, last uint64, err error) {
 	if uint64(after) > end {
-		return 0, 0, refuse(authority.ClassFailed, authority.ReasonScanRange, scanAhead).at(uint64(after))
+		return 0, 0, refuse(authority.ClassFailed, authority.ReasonScanRange, scanAhead).At(uint64(after))
 	}
 	first, last = uint64(after)+1, end
 	if left := end - uint64(after); uint64(limit) < left && uint64(limit) < math.MaxInt64 {

@@ -52,23 +52,23 @@ func scanRecord(rows *sql.Rows) (record, error) {
 func decodeRecord(column [8]any) (record, error) {
 	cursor, isInteger := column[0].(int64)
 	if !isInteger || cursor < 1 {
-		return record{}, violation(notContiguous).field("commits.cursor")
+		return record{}, violation(notContiguous).Field("commits.cursor")
 	}
 	r := record{cursor: uint64(cursor)}
 	fault := func(err error) (record, error) {
 		var said *refusal
 		if errors.As(err, &said) {
-			said.at(r.cursor).operation(r.operationID)
+			said.Made.Cursor, said.Made.OperationID = authority.Cursor(r.cursor), r.operationID
 		}
 		return record{}, err
 	}
 	id, isText := column[1].(string)
 	if !isText || !canonical.ValidID(id) {
-		return fault(violation("SQLite operation id is invalid").field("commits.operation_id"))
+		return fault(violation("SQLite operation id is invalid").Field("commits.operation_id"))
 	}
 	if !utf8.ValidString(id) {
 		// LoopX reads each bad byte as U+FFFD, so that its digest cannot agree.
-		return fault(violation(rowDigest).field("commits.operation_id"))
+		return fault(violation(rowDigest).Field("commits.operation_id"))
 	}
 	r.operationID = id
 	err := r.digests(column[2], column[3], column[4])
@@ -109,7 +109,7 @@ func (r *record) list(name string, from any) ([]byte, error) {
 		r.note(name)
 	}
 	if !isList(text) {
-		return nil, violation("SQLite committed " + name + " must be a list of objects").field("commits." + name)
+		return nil, violation("SQLite committed " + name + " must be a list of objects").Field("commits." + name)
 	}
 	return text, nil
 }
@@ -141,7 +141,7 @@ func isList(text []byte) bool {
 func textColumn(name string, from any) ([]byte, error) {
 	text, isText := from.(string)
 	if !isText {
-		return nil, violation("SQLite " + spoken(name) + " is not retained JSON").field(name)
+		return nil, violation("SQLite " + spoken(name) + " is not retained JSON").Field(name)
 	}
 	return bytesOf(text), nil
 }
@@ -166,10 +166,10 @@ func jsonColumn(name string, from any) (text []byte, respelled bool, err error) 
 	case err == nil:
 		return text, false, nil
 	case !errors.Is(err, canonical.ErrNotCanonical):
-		return nil, false, notJSON(spoken(name), err).field(name)
+		return nil, false, notJSON(spoken(name), err).Field(name)
 	}
 	if text, err = canonical.Append(nil, text); err != nil {
-		return nil, false, notJSON(spoken(name), err).field(name)
+		return nil, false, notJSON(spoken(name), err).Field(name)
 	}
 	return text, true, nil
 }
@@ -181,7 +181,7 @@ func digestColumn(name string, from any) (string, error) {
 		if name == "head.state_digest" {
 			detail = headDigestInvalid
 		}
-		return "", violation(detail).field(name)
+		return "", violation(detail).Field(name)
 	}
 	return text, nil
 }

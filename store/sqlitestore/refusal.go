@@ -28,38 +28,14 @@ const (
 	scanAhead           = "scan cursor is ahead of the provider head"
 )
 
-// refusal is an *authority.Error in the making: the verb, the kind and the Goal are
-// added where it leaves the store.
-type refusal struct{ made authority.Error }
-
-// Error is that of the error in the making.
-func (r *refusal) Error() string { return r.made.Error() }
-
-// Unwrap returns the cause.
-func (r *refusal) Unwrap() error { return r.made.Err }
+// refusal is what the inner layers return; answerAs makes it the error of a verb.
+type refusal = authority.Draft
 
 func refuse(class authority.Class, reason authority.Reason, detail string) *refusal {
-	return &refusal{authority.Error{Class: class, Reason: reason, Detail: detail}}
+	return authority.Refuse(class, reason, detail)
 }
 
-// violation: what the store holds breaks its own rules.
-func violation(detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonProtocolViolation, detail)
-}
-
-func (r *refusal) field(name string) *refusal   { r.made.Field = name; return r }
-func (r *refusal) at(cursor uint64) *refusal    { r.made.Cursor = authority.Cursor(cursor); return r }
-func (r *refusal) operation(id string) *refusal { r.made.OperationID = id; return r }
-func (r *refusal) because(err error) *refusal   { r.made.Err = err; return r }
-
-// reasonOf returns class and reason of a refusal in the making, empty for other errors.
-func reasonOf(err error) (authority.Class, authority.Reason) {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r.made.Class, r.made.Reason
-	}
-	return "", authority.ReasonNone
-}
+func violation(detail string) *refusal { return authority.Violation(detail) }
 
 // unreadable and unwritten are what an error of the driver comes to.
 var (
@@ -84,7 +60,7 @@ func answerAs(verb, goal string, err error, otherwise authority.Error) error {
 	var said *authority.Error
 	switch {
 	case errors.As(err, &r):
-		answer = r.made
+		answer = r.Made
 	case errors.As(err, &said):
 		return said
 	default:
@@ -101,7 +77,7 @@ func notJSON(name string, err error) *refusal {
 	var depth *canonical.DepthError
 	if errors.As(err, &depth) {
 		return refuse(authority.ClassUnavailable, authority.ReasonReadUnavailable, sentenceUnreadable).
-			field(name).because(err)
+			Field(name).Because(err)
 	}
-	return violation("SQLite " + name + " is not JSON").field(name).because(err)
+	return violation("SQLite " + name + " is not JSON").Field(name).Because(err)
 }

@@ -42,7 +42,7 @@ func (p *replayer) stand(cursor uint64, digest string, state []byte) (err error)
 func (p *replayer) seal(r record, checkpoint []byte, digest string) error {
 	sum := authority.DigestOf(checkpoint)
 	if !equals(sum, digest) || digest != r.state {
-		return violation(checkpointDigest).field("checkpoints.projection_digest").at(r.cursor)
+		return violation(checkpointDigest).Field("checkpoints.projection_digest").At(r.cursor)
 	}
 	if err := p.prove(r, checkpoint); err != nil {
 		return err
@@ -70,16 +70,16 @@ func (p *replayer) step(r record) error {
 }
 
 func wrongState(r record) *refusal {
-	return violation(rowState).field("commits.state_digest").at(r.cursor).operation(r.operationID)
+	return violation(rowState).Field("commits.state_digest").At(r.cursor).Operation(r.operationID)
 }
 
 // follow checks cursor and parent and returns the state the row's delta makes.
 func (p *replayer) follow(r record) ([]byte, error) {
 	if r.cursor != p.cursor+1 {
-		return nil, violation(notContiguous).field("commits.cursor").at(r.cursor)
+		return nil, violation(notContiguous).Field("commits.cursor").At(r.cursor)
 	}
 	if r.parent != p.digest {
-		return nil, violation(rowParent).field("commits.parent_state_digest").at(r.cursor).operation(r.operationID)
+		return nil, violation(rowParent).Field("commits.parent_state_digest").At(r.cursor).Operation(r.operationID)
 	}
 	delta, err := canonical.ParseDelta(r.delta)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *replayer) advance(r record, next []byte) {
 func (p *replayer) prove(r record, projection []byte) error {
 	q := request{p.identity, r.cursor, r.operationID, r.events, projection, r.receipts}
 	if !equals(q.digest(), r.commit) {
-		return violation(rowDigest).field("commits.commit_digest").at(r.cursor).operation(r.operationID)
+		return violation(rowDigest).Field("commits.commit_digest").At(r.cursor).Operation(r.operationID)
 	}
 	return nil
 }
@@ -108,9 +108,9 @@ func (p *replayer) prove(r record, projection []byte) error {
 func badDelta(r record, err error) error {
 	var fault *canonical.DeltaError
 	if errors.As(err, &fault) {
-		return violation(fault.Reason).field("commits.delta").at(r.cursor).operation(r.operationID)
+		return violation(fault.Reason).Field("commits.delta").At(r.cursor).Operation(r.operationID)
 	}
-	return notJSON("commits delta", err).field("commits.delta").at(r.cursor).operation(r.operationID)
+	return notJSON("commits delta", err).Field("commits.delta").At(r.cursor).Operation(r.operationID)
 }
 
 // checkpoint reads a checkpoint row.
@@ -119,7 +119,7 @@ func (s *session) checkpoint(cursor uint64) (projection []byte, digest string, r
 	err = s.row([]any{&column[0], &column[1]},
 		"SELECT projection, projection_digest FROM checkpoints WHERE cursor = ?", int64(cursor))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, "", false, violation(checkpointMissing).field("checkpoints.cursor").at(cursor)
+		return nil, "", false, violation(checkpointMissing).Field("checkpoints.cursor").At(cursor)
 	}
 	if err != nil {
 		return nil, "", false, err
@@ -136,7 +136,7 @@ func (s *session) checkpoint(cursor uint64) (projection []byte, digest string, r
 func placed(err error, cursor uint64) error {
 	var said *refusal
 	if errors.As(err, &said) {
-		said.at(cursor)
+		said.Made.Cursor = authority.Cursor(cursor)
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func objectColumn(name string, from any) ([]byte, bool, error) {
 		return nil, false, err
 	}
 	if canonical.Kind(text) != canonical.Object {
-		return nil, false, violation("SQLite " + spoken(name) + " must be an object").field(name)
+		return nil, false, violation("SQLite " + spoken(name) + " must be an object").Field(name)
 	}
 	return text, respelled, nil
 }
@@ -174,7 +174,7 @@ func (s *session) window(ctx context.Context, first, last uint64, visit func(rec
 		return err
 	})
 	if err == nil && p.cursor != last {
-		err = violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
+		err = violation(notContiguous).Field("commits.cursor").At(p.cursor + 1)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (s *session) vacant() (bool, error) {
 		return false, err
 	}
 	if objects != 0 {
-		return false, violation(notEmptyAuthority).field("sqlite_master")
+		return false, violation(notEmptyAuthority).Field("sqlite_master")
 	}
 	return true, nil
 }
@@ -96,7 +96,7 @@ func (s *Store) ensure(ctx context.Context) error {
 	how := accessWrite
 	if _, err := os.Stat(o.Path); unlessAbsent(err) == nil && err != nil {
 		if o.Mode != ReadWrite {
-			return violation("SQLite authority store is missing").field("path")
+			return violation("SQLite authority store is missing").Field("path")
 		}
 		if err := makeFolder(filepath.Dir(o.Path)); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/internal/faultio"
+	"github.com/loopx-project/loopx-migrate/internal/lockfile"
 )
 
 // session is one connection, its prepared statements and what it remembers. It is
@@ -152,7 +153,7 @@ func (s *session) commit(label string) error {
 	s.admitted, s.counted = memory{}, memory{}
 	// SQLite may have rolled back already; then this fails and means nothing.
 	_ = s.exec("ROLLBACK")
-	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, outcomeUnknown).because(err)
+	return refuse(authority.ClassAmbiguous, authority.ReasonOutcomeUnknown, outcomeUnknown).Because(err)
 }
 
 const outcomeUnknown = "SQLite COMMIT outcome is unknown; read the operation receipt before any retry"
@@ -169,14 +170,7 @@ func pause(ctx context.Context, wait time.Duration, deadline time.Time) error {
 	if left <= 0 {
 		return errNeverRested
 	}
-	timer := time.NewTimer(min(wait, left))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return lockfile.Pause(ctx, min(wait, left))
 }
 
 var errNeverRested = errors.New("the database was written each time it was read")

@@ -48,14 +48,14 @@ func tenantOf(ctx context.Context, o Options) (tenant, authority.Identity, error
 }
 
 func foreign(detail string) *refusal {
-	return refuse(authority.ClassFailed, authority.ReasonForeignStore, detail).field("path")
+	return refuse(authority.ClassFailed, authority.ReasonForeignStore, detail).Field("path")
 }
 
 // notADatabase gives a sentence to the driver's complaint about a file that is none.
 func notADatabase(err error) error {
 	var said *sqlite.Error
 	if errors.As(err, &said) && said.Code()&0xff == sqlite3.SQLITE_NOTADB {
-		return foreign("the file is not a SQLite database").because(err)
+		return foreign("the file is not a SQLite database").Because(err)
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (s *session) tenant(goal string) (tenant, authority.Identity, error) {
 		return nobody, "", foreign("the database is somebody else's: it holds tables and is no LoopX authority")
 	case user == 1:
 		return nobody, "", refuse(authority.ClassFailed, authority.ReasonFormatUnsupported,
-			"the database is a LoopX authority of schema version 1, which LoopX itself must migrate first").field("user_version")
+			"the database is a LoopX authority of schema version 1, which LoopX itself must migrate first").Field("user_version")
 	case owner != goal:
 		return nobody, "", foreign("the database is the authority of another Goal")
 	}

@@ -266,7 +266,7 @@ func (v *view) page(ctx context.Context, in *session, after authority.Cursor, li
 		return authority.Page{}, err
 	}
 	if p.cursor != wanted {
-		return authority.Page{}, violation(notContiguous).field("commits.cursor").at(p.cursor + 1)
+		return authority.Page{}, violation(notContiguous).Field("commits.cursor").At(p.cursor + 1)
 	}
 	v.behind = p
 	return page, nil
