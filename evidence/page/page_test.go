@@ -151,3 +151,14 @@ func TestPlots(t *testing.T) {
 		t.Error("a curve goes on outside of its points")
 	}
 }
+
+// A phase that failed is among what stands against the rehearsal, with the reason on record.
+func TestAFailedPhaseSaysWhy(t *testing.T) {
+	r := &evidence.Rehearsal{Phases: []evidence.Phase{{Arm: "sqlite", Name: "cutover", Failed: true}},
+		NotChecked: []evidence.NotChecked{{What: "arm file from cutover on", Why: "another"}, {What: "arm sqlite from cutover on", Why: "lease_active: a hold stands"}}}
+	var v view
+	v.failures(r)
+	if len(v.Failures) == 0 || v.Failures[0] != (failure{"phase cutover failed", "arm sqlite", "lease_active: a hold stands"}) {
+		t.Errorf("%+v", v.Failures)
+	}
+}

@@ -179,7 +179,7 @@ func (v *view) failures(r *evidence.Rehearsal) {
 	}
 	for _, p := range r.Phases {
 		if p.Failed {
-			v.Failures = append(v.Failures, failure{"phase " + p.Name + " failed", "arm " + p.Arm, ""})
+			v.Failures = append(v.Failures, failure{"phase " + p.Name + " failed", "arm " + p.Arm, why(r, p)})
 		}
 	}
 	for _, w := range r.WayBack {
@@ -193,6 +193,16 @@ func (v *view) failures(r *evidence.Rehearsal) {
 	if !r.Source.Untouched() {
 		v.Failures = append(v.Failures, failure{"the source changed", "its tree", short(r.Source.TreeBefore) + " before, " + short(r.Source.TreeAfter) + " after"})
 	}
+}
+
+// why is the reason that is on record for a phase that failed.
+func why(r *evidence.Rehearsal, p evidence.Phase) string {
+	for _, n := range r.NotChecked {
+		if n.What == "arm "+p.Arm+" from "+p.Name+" on" {
+			return n.Why
+		}
+	}
+	return ""
 }
 
 func placeOf(d parity.Difference) string {
