@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,15 @@ func upgradeTo(store authority.Identity) cutover.Request {
 	return cutover.Request{Command: cutover.CommandUpgradeHead, Store: store}
 }
 
+// inspectionHolds demands that an inspection names a hold of the authority's head.
+func (r *rig) inspectionHolds(code string) {
+	r.Helper()
+	seen, err := r.flow.Inspect(r.Context())
+	if err != nil || !slices.ContainsFunc(seen.Holds, func(h cutover.Hold) bool { return h.Code == code }) {
+		r.Errorf("an inspection names %+v, %v, and not %s", seen.Holds, err, code)
+	}
+}
+
 func onlyRebind() cutover.Request { return cutover.Request{Command: cutover.CommandRebind} }
 
 // expired accepts the leases of the head, which have all run out.
@@ -145,6 +155,7 @@ func TestHeadIsUpgradedMigratedAndRebound(t *testing.T) {
 	if reason := r.claims(authority.KindSQLite, "claim-after"); reason != "" {
 		t.Errorf("a claim after rebind: %s", reason)
 	}
+	r.inspectionHolds("lease_active")
 	r.refused(onlyRebind(), cutover.KindRefused, "store_bound_already")
 	r.refused(expired(onlyRollback()), cutover.KindRefused, "lease_active")
 	r.flow.Clock = func() time.Time { return time.Now().Add(time.Hour) }

@@ -54,7 +54,9 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 		}
 		store.Authority = !now.verdict.Blocked && now.verdict.Kind == kind
 		seen.Stores = append(seen.Stores, store)
-		if store.Defect == nil && kind == authority.KindFile {
+		// What would hold a migration stands in the head of the authority; where a fence blocks
+		// it, in that of the journal that was frozen.
+		if store.Defect == nil && (store.Authority || now.verdict.Blocked && kind == authority.KindFile) {
 			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), store.Lineage.Identity, f.now())...)
 		}
 	}
