@@ -163,7 +163,7 @@ func TestHeadIsUpgradedMigratedAndRebound(t *testing.T) {
 	back.Accept = append(back.Accept, manifest.Accepted{Hold: "lease_expired_still_active", Record: "todo_2", Owner: "ops", Reason: "the agent is gone"})
 	r.do(back)
 	r.authority(authority.KindFile)
-	r.refused(freezeToSQLite(), cutover.KindRefused, "lease_expired_still_active")
+	r.refused(freezeToSQLite(), cutover.KindRefused, "store_binding")
 	if reason := r.claims(authority.KindFile, "claim-back"); reason != coordination.ReasonLineage {
 		t.Errorf("a claim after the way back: %q", reason)
 	}
