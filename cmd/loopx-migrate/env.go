@@ -44,11 +44,13 @@ func newEnv(arg0 string, stdout, stderr io.Writer) *env {
 		now: time.Now, random: rand.Reader, stores: store.Remembering(), principal: cutover.Principal}
 }
 
-// invoked is the beginning of a line that can be pasted. What `go run` executes is
-// gone when it ends, so the line says go run again.
+// goRun is how a program that `go run` made is called again: it is gone when it ends.
+var goRun = []string{"go", "run", "./cmd/loopx-migrate"}
+
+// invoked is the beginning of a line that can be pasted.
 func invoked(arg0 string) []string {
 	if strings.Contains(filepath.ToSlash(arg0), "/go-build") && strings.Contains(arg0, "/exe/") {
-		return []string{"go", "run", "./cmd/loopx-migrate"}
+		return goRun
 	}
 	return []string{arg0}
 }

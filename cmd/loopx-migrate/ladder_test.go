@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,5 +133,18 @@ func TestClaimsAreNamed(t *testing.T) {
 	}
 	if _, err := selectRungs([]string{"no such"}); err == nil || !strings.Contains(err.Error(), "no such") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A ladder that `go run` started prints lines that say go run again.
+func TestPrintedLinesAreRunWithoutTheProgram(t *testing.T) {
+	for _, line := range []string{`["/usr/bin/loopx-migrate","--goal-id=a","status"]`, `["go","run","./cmd/loopx-migrate","--goal-id=a","status"]`} {
+		var r ran
+		if err := json.Unmarshal([]byte(`{"next":{"argv":`+line+`}}`), &r); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.printed(); !slices.Equal(got, []string{"--goal-id=a", "status"}) {
+			t.Errorf("%s is run as %q", line, got)
+		}
 	}
 }

@@ -127,6 +127,9 @@ type ran struct {
 // printed is the line to run next, without the program's name.
 func (r ran) printed() []string {
 	must(r.Next != nil && len(r.Next.Argv) > 1, "there is no line to run next")
+	if n := len(goRun); len(r.Next.Argv) > n && slices.Equal(r.Next.Argv[:n], goRun) {
+		return r.Next.Argv[n:]
+	}
 	return r.Next.Argv[1:]
 }
 
