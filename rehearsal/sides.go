@@ -110,21 +110,18 @@ func (r *run) lookAll(ctx context.Context, arms []*arm, at func(*arm) cutover.Re
 }
 
 // see views what each arm has after its work. A view is proved once and stays open for all
-// who compare, until unsee.
-func (r *run) see(ctx context.Context, arms []*arm) []error {
+// who compare, until unsee. It returns the arms that could not be viewed, and why.
+func (r *run) see(ctx context.Context, arms []*arm) map[*arm]error {
 	due := slices.DeleteFunc(slices.Clone(arms), func(a *arm) bool { return a.seen != nil })
 	all, errs := r.lookAll(ctx, due, func(a *arm) cutover.Ref { return r.homeOf(a.at, a.kind, cutover.AccessUntouched) })
+	failed := map[*arm]error{}
 	for i, a := range due {
-		if a.seen = all[i]; errs[i] != nil {
-			_ = a.seen.close() // it was only read
-			a.seen = nil
+		if errs[i] == nil {
+			a.seen = all[i]
+			continue
 		}
-	}
-	failed := make([]error, len(arms))
-	for i, a := range arms {
-		if at := slices.Index(due, a); at >= 0 {
-			failed[i] = errs[at]
-		}
+		failed[a] = errs[i]
+		_ = all[i].close() // it was only read
 	}
 	return failed
 }
@@ -170,10 +167,10 @@ func (r *run) compare(ctx context.Context) error {
 func (r *run) compareArms(ctx context.Context, arms []*arm, throughFiles bool) (err error) {
 	var compared []parity.Arm
 	var names []string
-	errs := r.see(ctx, arms)
-	for i, a := range arms {
-		if errs[i] != nil {
-			return r.unreadable(ctx, a, errs[i])
+	failed := r.see(ctx, arms)
+	for _, a := range arms {
+		if failed[a] != nil {
+			return r.unreadable(ctx, a, failed[a])
 		}
 		o := *a.seen
 		if throughFiles {

@@ -36,6 +36,12 @@ type Oddities struct {
 	Respelled bool
 }
 
+// Note adds what a part of the document has, how it is spelled aside.
+func (o *Oddities) Note(part Oddities) {
+	o.DuplicateKey = o.DuplicateKey || part.DuplicateKey
+	o.InexactInteger = o.InexactInteger || part.InexactInteger
+}
+
 // Inspect looks for oddities in one JSON document. Errors are those of Append.
 func Inspect(src []byte) (Oddities, error) {
 	if scan := scanCanonical(src); scan.ok {

@@ -154,7 +154,7 @@ func (b *Rebuilder) part(text []byte, odd *Oddities) (length int, ok bool) {
 		}
 		made.hash = maphash.Bytes(b.seed, raw)
 	}
-	noteOdd(odd, made.odd)
+	odd.Note(made.odd)
 	b.young.remember(made, raw, b.parts[start:])
 	return length, true
 }
@@ -273,9 +273,4 @@ func ValueLength(text []byte) int {
 func endsItself(text []byte) bool {
 	kind := Kind(text)
 	return kind == Object || kind == Array || kind == String
-}
-
-func noteOdd(odd *Oddities, found Oddities) {
-	odd.DuplicateKey = odd.DuplicateKey || found.DuplicateKey
-	odd.InexactInteger = odd.InexactInteger || found.InexactInteger
 }

@@ -47,7 +47,10 @@ func (s *Store) Audit(ctx context.Context, from *authority.Bookmark, visit func(
 		if err != nil {
 			return authority.Lineage{}, s.refuse("audit", err)
 		}
-		return v.lineage, v.Close()
+		if v.document != nil {
+			v.document.close()
+		}
+		return v.lineage, nil
 	}
 	d, lineage, err := s.audit(ctx, from, auditing(visit))
 	if err != nil {

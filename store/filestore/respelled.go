@@ -35,7 +35,7 @@ func (b *rebuilder) entry(text []byte, arena *[]byte, odd *canonical.Oddities) (
 		if err != nil {
 			return 0, false
 		}
-		note(odd, found)
+		odd.Note(found)
 		built := len(*arena)
 		if *arena, err = canonical.Append(*arena, rest[:n]); err != nil {
 			return 0, false
@@ -62,9 +62,4 @@ func (e *entry) isSpelled(text []byte) bool {
 		}
 	}
 	return len(text) == 0
-}
-
-func note(odd *canonical.Oddities, found canonical.Oddities) {
-	odd.DuplicateKey = odd.DuplicateKey || found.DuplicateKey
-	odd.InexactInteger = odd.InexactInteger || found.InexactInteger
 }
