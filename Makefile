@@ -39,7 +39,7 @@ with_text = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --excl
 tests_with_tag = $(shell grep -rl --include='*_test.go' --exclude-dir=testdata --exclude-dir='.?*' -E '^//go:build .*$(1)' . | xargs -r grep -hoE '^func Test[A-Za-z0-9_]+' | sed 's/^func //' | sort -u | paste -sd '|')
 
 # What has goroutines of its own, or shares something between processes.
-CONCURRENT := ./authority/canonical ./bootstrap ./fence ./internal/lockfile ./internal/faultio ./parity ./store/filestore ./store/sqlitestore ./store/pgstore ./store/storetest
+CONCURRENT := ./authority/canonical ./bootstrap ./fence ./internal/lockfile ./internal/faultio ./parity ./rehearsal ./store/filestore ./store/sqlitestore ./store/pgstore ./store/storetest
 
 .PHONY: check build vet lint test crash crash-short race fuzz bench golden pictures interop pg-matrix
 

@@ -268,12 +268,8 @@ func (f *Flow) targetRows(ctx context.Context, w *work, after authority.Cursor) 
 		if promoted := w.m.Target.End; promoted.Cursor <= after {
 			from = &promoted
 		}
-		next := after // an audit that has to begin anew shows rows again
 		_, err = f.auditAgain(ctx, store, from, func(row authority.Row) error {
-			if row.Cursor <= next {
-				return nil
-			}
-			if next = row.Cursor; !yield(row.Transaction, nil) {
+			if row.Cursor > after && !yield(row.Transaction, nil) {
 				return errEnough
 			}
 			return nil
