@@ -54,9 +54,11 @@ func (f *Flow) Inspect(ctx context.Context) (Inspection, error) {
 		}
 		store.Authority = !now.verdict.Blocked && now.verdict.Kind == kind
 		seen.Stores = append(seen.Stores, store)
-		// What would hold a migration stands in the head of the authority; where a fence blocks
-		// it, in that of the journal that was frozen.
-		if store.Defect == nil && (store.Authority || now.verdict.Blocked && kind == authority.KindFile) {
+		// What would hold a migration stands in the head of the authority. No store may be it: a
+		// fence blocks it, or the files before any store are it. Then it stands in the journal's,
+		// which was frozen or is here to be imported.
+		noStore := now.verdict.Blocked || now.verdict.Kind == authority.KindLegacy
+		if store.Defect == nil && (store.Authority || noStore && kind == authority.KindFile) {
 			seen.Holds = append(seen.Holds, headHolds(store.Head.Projection, f.Place.GoalID(), store.Lineage.Identity, f.now())...)
 		}
 	}

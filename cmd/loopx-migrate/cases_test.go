@@ -324,6 +324,10 @@ func TestCase49HeadOfAnOlderContract(t *testing.T) {
 	if len(old.Facts.Holds) != 0 {
 		t.Errorf("j-old is held: %+v", old.Facts.Holds)
 	}
+	if old.Next != nil || !strings.Contains(old.Sentence, "journal_not_authority") {
+		t.Errorf("a freeze that journal_not_authority refuses: %q, next %v", old.Sentence, old.Next)
+	}
+	ask(t, 3, with(flags(dir, "j-old"), "freeze", "--to", "sqlite:")...)
 	target := "sqlite:" + filepath.Join(dir, "t.db")
 	execute(t, 0, with(flags(dir, "j-old"), "import", "--from", "file:", "--to", target)...)
 	ask(t, 0, with(flags(dir, "j-old"), "compare", "--left", "file:", "--right", target)...)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -89,6 +90,11 @@ func standsAgainst(a *answer, seen cutover.Inspection) error {
 	}
 	if seen.Nothing {
 		return goalNotFound()
+	}
+	if len(seen.Verdict.Findings) > 0 {
+		a.Sentence = fmt.Sprintf("Nothing that was read is damaged or held. A freeze is refused until what is beside the legacy files is moved away: %s. Nothing was changed.",
+			strings.Join(seen.Verdict.Findings, ", "))
+		return nil
 	}
 	if seen.Verdict.Kind == authority.KindLegacy && seen.Legacy == nil {
 		a.Sentence = "The files before any store are the authority; nothing says where they are (--registry or --state-file). Nothing was changed."
