@@ -23,7 +23,7 @@ import (
 
 const (
 	kernelSuffix   = ".lock"
-	kernelInterval = 50 * time.Millisecond
+	kernelInterval = 5 * time.Millisecond
 	holderSchema   = "file_lock_holder_v0"
 	// pythonTime is how LoopX's Python writes an instant, always in UTC.
 	pythonTime = "2006-01-02T15:04:05.000000Z"

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,7 +96,7 @@ type waiter struct {
 	family   Family
 	target   string
 	wait     time.Duration
-	interval time.Duration
+	interval time.Duration // between two attempts, on average
 	attempt  func() (*Lock, error)
 	holder   func() int
 }
@@ -122,7 +123,8 @@ func (w waiter) acquire(ctx context.Context) (*Lock, error) {
 		if left <= 0 {
 			return nil, w.busy(start)
 		}
-		if err := Pause(ctx, min(left, w.interval)); err != nil {
+		turn := w.interval/2 + rand.N(w.interval) // not in step with a holder that comes back at once
+		if err := Pause(ctx, min(left, turn)); err != nil {
 			return nil, fmt.Errorf("%w: %w", w.busy(start), err)
 		}
 	}
