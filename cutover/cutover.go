@@ -21,7 +21,7 @@ func (f *Flow) steps() map[string]step {
 		CommandAbort:   {plan: f.planAbort, writers: writersWaited, perform: f.abort},
 
 		CommandCutover:  {plan: f.planCutover, perform: f.cutover},
-		CommandRollback: {plan: f.planRollback, writers: writersWaited, perform: f.rollback},
+		CommandRollback: {plan: f.planRollback, perform: f.rollback},
 	}
 }
 

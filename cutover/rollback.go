@@ -2,31 +2,33 @@ package cutover
 
 import (
 	"context"
-	"errors"
-	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/fence"
 	"github.com/loopx-project/loopx-migrate/manifest"
-	"github.com/loopx-project/loopx-migrate/parity"
 )
-
-// Appender is a store that takes many transactions as one durable replace.
-type Appender interface {
-	Append(ctx context.Context, expected authority.Applied, rows iter.Seq2[authority.Transaction, error]) ([]authority.Revision, error)
-}
 
 func rollbackFence(m *manifest.Manifest) string {
 	return "loopx-migrate:" + m.MigrationID + ":rollback"
 }
 
-// rollback goes back to the source with everything the target was given since. The
-// target is fenced inside itself and the selector frozen; a copy of the source gets
-// the tail, under its own revisions; both sides are compared, all of them; the target
-// goes to quarantine, the source to its place, the selector to what it was. Nothing
-// is published before everything is proved.
+// rollback goes back to the source with everything the target was given since. A copy of
+// the source gets the tail, under its own revisions, and both sides are compared, all of
+// them, while the target is live where that can be. Then the target is fenced inside itself
+// and the selector frozen; the copy gets what came since; the target goes to quarantine, the
+// source to its place, the selector to what it was. Nothing is published before everything
+// is proved, and the source is read again, all of it, when it is.
 func (f *Flow) rollback(ctx context.Context, w *work) error {
+	if w.m.Phase == manifest.PhasePromoted && selects(fence.ReadSelector(f.Place), w.m) {
+		if err := f.exportAhead(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := f.lockAhead(ctx, w); err != nil {
+		return err
+	}
 	if w.m.Phase == manifest.PhasePromoted {
 		if err := f.fenceTarget(ctx, w); err != nil {
 			return err
@@ -51,6 +53,7 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 	if err := f.source(w.m).liftLast(ctx); err != nil {
 		return err
 	}
+	w.m.Rollback.RestoredAt = f.now()
 	return f.restored(ctx, w)
 }
 
@@ -79,7 +82,11 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	if err := w.unlock(); err != nil {
 		return err
 	}
-	behind, err := f.proveRef(ctx, target.home(AccessUntouched), nil, w.m.Intent.Through)
+	var earlier *proof
+	if w.ahead != nil {
+		earlier = &w.ahead.target
+	}
+	behind, err := f.proveRef(ctx, target.home(AccessUntouched), earlier, w.m.Intent.Through)
 	if err != nil {
 		return err
 	}
@@ -100,118 +107,22 @@ func (f *Flow) fenceTarget(ctx context.Context, w *work) error {
 	return f.save(w)
 }
 
-// exportTail makes the store that carries everything, and proves it against the
-// target, row by row and receipt by receipt.
-func (f *Flow) exportTail(ctx context.Context, w *work) error {
-	if err := f.retiredUntouched(ctx, w); err != nil {
-		return err
-	}
-	export, err := f.source(w.m).export(ctx)
-	if err != nil {
-		return err
-	}
-	if err := f.writeExport(ctx, w, export); err != nil {
-		return err
-	}
-	export.Access = AccessUntouched
-	report, err := f.compareArms(ctx, w.request.Parity, export, f.target(w.m).home(AccessUntouched))
-	if err != nil {
-		return err
-	}
-	w.report = report
-	digest, err := manifest.DigestOf(report)
-	if err != nil {
-		return err
-	}
-	if report.Verdict != parity.Qualified {
-		return refuse(KindUnproved, "export_differs", "the export and the target differ; the target stays fenced and complete")
-	}
-	w.m.Rollback.Report = digest
-	w.m.Rollback.Exported = uint64(w.m.Rollback.RolledBackFrom.Cursor - w.m.Source.Cursor)
-	w.evidence["report"] = digest.String()
-	w.m.Phase = manifest.PhaseExported
-	return f.save(w)
-}
-
-// writeExport brings the export to the target's end. One that a dead run left is gone
-// on with.
-func (f *Flow) writeExport(ctx context.Context, w *work, export Ref) (err error) {
-	switch w.m.Source.Kind {
-	case authority.KindLegacy:
-		return f.writeFiles(ctx, w)
-	case authority.KindSQLite, authority.KindPostgreSQL:
-		return f.loadExport(ctx, w, export)
-	}
-	journal, err := f.Stores.Open(ctx, export)
-	if err != nil {
-		return err
-	}
-	defer closing(journal, &err)
-	head, err := journal.Load(ctx)
-	if err != nil && !(f.rebuilds(w.m) && errors.Is(err, authority.ErrMissing)) {
-		return err
-	}
-	end := w.m.Rollback.RolledBackFrom.Cursor
-	if head.Cursor == end {
-		return nil
-	}
-	appender, able := journal.(Appender)
-	if !able {
-		return refuse(KindRefused, "source_cannot_append", "the %s store takes no bulk append", export.Kind)
-	}
-	revisions, err := appender.Append(ctx, authority.Applied{Cursor: head.Cursor, Revision: head.Revision}, f.targetRows(ctx, w, head.Cursor))
-	if err != nil {
-		return err
-	}
-	return exportedTo(head.Cursor+authority.Cursor(len(revisions)), end)
-}
-
-// loadExport appends the tail to the copy of a database, in its own revisions.
-func (f *Flow) loadExport(ctx context.Context, w *work, export Ref) (err error) {
-	candidate, err := f.Stores.Candidate(ctx, export)
-	if err != nil {
-		return err
-	}
-	defer closing(candidate, &err)
-	at, _, err := candidate.Head(ctx)
-	if err != nil {
-		return err
-	}
-	for tx, err := range f.targetRows(ctx, w, at) {
-		if err != nil {
-			return err
-		}
-		if err := candidate.Append(ctx, authority.Row{Transaction: tx, StateDigest: authority.DigestOf(tx.Projection)}); err != nil {
-			return err
-		}
-		at = tx.Cursor
-	}
-	if err := candidate.Seal(ctx); err != nil {
-		return err
-	}
-	return exportedTo(at, w.m.Rollback.RolledBackFrom.Cursor)
-}
-
-func exportedTo(got, end authority.Cursor) error {
-	if got == end {
-		return nil
-	}
-	return refuse(KindUnproved, "export_short", "the export ends at cursor %s, the target at %s", got, end)
-}
-
 // rebuilds reports whether this rollback accepted that the retired source was written to.
 func (f *Flow) rebuilds(m *manifest.Manifest) bool { return f.acceptedFor(m, "") }
 
 // acceptedFor reports whether this rollback accepted a write on a retired store, by name
 // when a record is given.
 func (f *Flow) acceptedFor(m *manifest.Manifest, record string) bool {
-	for _, a := range m.Accepted {
-		ofThis := m.Rollback != nil && a.OperationID == m.Rollback.OperationID
-		if ofThis && a.Hold == holdRetiredWritten && (record == "" || a.Record == record) {
-			return true
-		}
+	var operation string
+	switch {
+	case m.Rollback != nil:
+		operation = m.Rollback.OperationID
+	case m.Intent != nil && m.Intent.Command == CommandRollback:
+		operation = m.Intent.OperationID
 	}
-	return false
+	return operation != "" && slices.ContainsFunc(m.Accepted, func(a manifest.Accepted) bool {
+		return a.OperationID == operation && a.Hold == holdRetiredWritten && (record == "" || a.Record == record)
+	})
 }
 
 func (f *Flow) unaccepted(m *manifest.Manifest, holds []Hold) []Hold {
@@ -254,34 +165,6 @@ func (f *Flow) retiredUntouched(ctx context.Context, w *work) error {
 	return nil
 }
 
-// targetRows are the target's transactions after a cursor, proved as they pass. Rows up to
-// the promotion were proved then, and again before the fence went up: behind it only the
-// tail is read, unless the export needs more.
-func (f *Flow) targetRows(ctx context.Context, w *work, after authority.Cursor) iter.Seq2[authority.Transaction, error] {
-	return func(yield func(authority.Transaction, error) bool) {
-		store, err := f.Stores.Open(ctx, f.target(w.m).home(AccessUntouched))
-		if err != nil {
-			yield(authority.Transaction{}, err)
-			return
-		}
-		var from *authority.Bookmark
-		if promoted := w.m.Target.End; promoted.Cursor <= after {
-			from = &promoted
-		}
-		_, err = f.auditAgain(ctx, store, from, func(row authority.Row) error {
-			if row.Cursor > after && !yield(row.Transaction, nil) {
-				return errEnough
-			}
-			return nil
-		})
-		if err = errors.Join(err, store.Close()); err != nil && !errors.Is(err, errEnough) {
-			yield(authority.Transaction{}, err)
-		}
-	}
-}
-
-var errEnough = errors.New("enough rows")
-
 // putBack takes the target out of LoopX's place and brings the source back, behind the
 // frozen selector.
 func (f *Flow) putBack(ctx context.Context, w *work) error {
@@ -297,43 +180,54 @@ func (f *Flow) putBack(ctx context.Context, w *work) error {
 	if err := f.source(w.m).reinstate(ctx, w); err != nil {
 		return err
 	}
-	return f.sourceCarries(ctx, w)
+	return f.sourceIsBack(ctx, w)
 }
 
 // sourceCarries reads the source at its final place and refuses unless it holds
 // exactly what the target held. LoopX may have gone on with it.
-func (f *Flow) sourceCarries(ctx context.Context, w *work) (err error) {
-	ref := f.source(w.m).home(AccessUntouched)
+func (f *Flow) sourceCarries(ctx context.Context, w *work) error {
+	from := w.m.Rollback.RolledBackFrom
+	_, err := f.carries(ctx, w, f.source(w.m).home(AccessUntouched), from.Cursor, from.LogicalDigest)
+	return err
+}
+
+// carries proves all of a store that is, or is to be, the source again: it has the source's
+// identity, what the source held under its own revisions, and rows through a cursor with a
+// logical digest.
+func (f *Flow) carries(ctx context.Context, w *work, ref Ref, cursor authority.Cursor, logical authority.Digest) (lineage authority.Lineage, err error) {
 	store, err := f.Stores.Open(ctx, ref)
 	if err != nil {
-		return err
+		return lineage, err
 	}
 	defer closing(store, &err)
 	f.tell(Progress{Act: "verify", Arm: string(ref.Kind)})
 	view, err := store.View(ctx)
 	if err != nil {
-		return err
+		return lineage, err
 	}
 	defer closing(view, &err)
-	from, lineage := w.m.Rollback.RolledBackFrom, view.Lineage()
-	differs := refuse(KindUnproved, "read_back_differs", "the source at its place does not hold what the target held")
-	if lineage.End.Cursor < from.Cursor || lineage.Identity != w.m.Source.Identity {
-		return differs
+	lineage = view.Lineage()
+	if lineage.End.Cursor < cursor || lineage.Identity != w.m.Source.Identity {
+		return lineage, readBackDiffers()
 	}
 	through := lineage.Logical
-	if lineage.End.Cursor > from.Cursor {
-		if through, err = f.logicalThrough(ctx, ref, from.Cursor); err != nil {
-			return err
+	if lineage.End.Cursor > cursor {
+		if through, err = f.logicalThrough(ctx, ref, cursor); err != nil {
+			return lineage, err
 		}
 	}
 	bound, err := revisionAt(ctx, view, w.m.Source.Cursor)
 	if err != nil {
-		return err
+		return lineage, err
 	}
-	if through != from.LogicalDigest || bound != w.m.Source.Revision {
-		return differs
+	if through != logical || bound != w.m.Source.Revision {
+		return lineage, readBackDiffers()
 	}
-	return nil
+	return lineage, nil
+}
+
+func readBackDiffers() *Refusal {
+	return refuse(KindUnproved, "read_back_differs", "the source that comes back does not hold what the target held")
 }
 
 // revisionAt is the revision of the row at a cursor, empty for the beginning.
@@ -367,7 +261,6 @@ func (f *Flow) restored(ctx context.Context, w *work) error {
 		return err
 	}
 	w.m.Tripwires = nil
-	w.m.Rollback.RestoredAt = f.now()
 	w.m.Rollback.StallMillis = w.m.Rollback.RestoredAt.Sub(w.m.Rollback.FrozenAt).Milliseconds()
 	w.m.Rollback.StallMillis = max(0, w.m.Rollback.StallMillis)
 	w.m.Phase = manifest.PhaseRolledBack

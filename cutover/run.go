@@ -66,6 +66,8 @@ type work struct {
 	refused  *Refusal // a decided refusal to record as the outcome
 	// source is what the long reading before the locks has proved of the source.
 	source *proof
+	// ahead is what a rollback did before its fence, nil when it did nothing.
+	ahead *ahead
 	// files is whether the source are legacy files.
 	files bool
 	// unlock gives LoopX's locks back; a step calls it as soon as it can.

@@ -67,7 +67,7 @@ func (f *Flow) prove(ctx context.Context, store History, earlier *proof, through
 	if earlier != nil {
 		p.lineage = joined(earlier.lineage, lineage)
 		if len(last) == 0 {
-			p.fields = earlier.fields
+			p.fields, p.head = earlier.fields, earlier.head
 		}
 	}
 	return p, err

@@ -11,6 +11,7 @@ import (
 	"github.com/loopx-project/loopx-migrate/authority"
 	"github.com/loopx-project/loopx-migrate/cutover"
 	"github.com/loopx-project/loopx-migrate/fence"
+	"github.com/loopx-project/loopx-migrate/manifest"
 )
 
 func freezeToFile() cutover.Request {
@@ -168,17 +169,19 @@ func (r *rig) stands(path, text string) {
 	}
 }
 
-// A writer that kept the journal open and heeds no selector writes between the comparison
-// and the move: the rollback sees it, publishes nothing, and abort gives the Goal back to
+// A writer that kept the journal open and heeds no selector writes between the proof behind
+// the fence and the move: the rollback sees it, publishes nothing, and abort gives the Goal back to
 // the journal with that commit in it.
 func TestWriteOnTheTargetJournalBehindTheFence(t *testing.T) {
 	r := newRig(t, "goal-file-v1")
 	r.forward()
 	r.forwardToFile()
-	good := r.flow.Stores
-	r.flow.Stores = meddling{good, r.flow.Place.Journal(), func() { r.stranger(r.flow.Place.Journal()) }, new(bool)}
+	good := r.flow.Probes
+	r.flow.Probes = func(arm authority.Kind) fence.Prober {
+		return meanwhile{good(arm), func() { r.stranger(r.flow.Place.Journal()) }}
+	}
 	_, err := r.try(onlyRollback())
-	r.flow.Stores = good
+	r.flow.Probes = good
 	if got := cutover.AsRefusal(err); got.Kind != cutover.KindUnproved || got.Reason != "target_moved_while_frozen" {
 		t.Fatalf("a write behind the fence: %v", err)
 	}
@@ -192,6 +195,17 @@ func TestWriteOnTheTargetJournalBehindTheFence(t *testing.T) {
 	if _, err := r.open(authority.KindSQLite, cutover.AccessUntouched).Receipt(context.Background(), "rogue-1"); err != nil {
 		t.Errorf("the commit is not there: %v", err)
 	}
+}
+
+// meanwhile lets something else happen while a writer's try is made.
+type meanwhile struct {
+	fence.Prober
+	do func()
+}
+
+func (m meanwhile) Probe(ctx context.Context) (manifest.Probe, error) {
+	m.do()
+	return m.Prober.Probe(ctx)
 }
 
 // meddling lets a stranger write on the journal as soon as the comparison has looked at it

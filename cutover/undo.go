@@ -55,19 +55,23 @@ func (f *Flow) rollbackEffects(m *manifest.Manifest) []string {
 			"restore the selector: " + originalState(m.Selector) + "; lift the writer fence, last of all",
 		}
 	}
-	onto, back := "a copy of the retired "+string(m.Source.Kind)+" store", "put the source back at "+f.where(f.source(m).home(AccessUntouched))
-	switch m.Source.Kind {
-	case authority.KindFile:
-		onto = "a copy of the retired journal, as one durable replace"
-	case authority.KindPostgreSQL:
-		onto, back = "the fenced source, which then takes the importer only", "open the source to everybody"
+	back := "put the source back at " + f.where(f.source(m).home(AccessUntouched))
+	if m.Source.Kind == authority.KindPostgreSQL {
+		return []string{
+			stop,
+			"append what came after cursor " + m.Source.Cursor.String() + " to the fenced source, which then takes the importer only",
+			"compare both sides, all of them",
+			"set the target aside in quarantine (it is kept), open the source to everybody",
+			"restore the selector: " + originalState(m.Selector),
+		}
 	}
 	return []string{
-		stop,
-		"append what came after cursor " + m.Source.Cursor.String() + " to " + onto,
-		"compare both sides, all of them",
+		"append what came after cursor " + m.Source.Cursor.String() + " to a copy of the retired " + string(m.Source.Kind) + " store and compare both, all of them, while the target is live",
+		stop + ": the write stall begins",
+		"append and compare what came since",
 		"set the target aside in quarantine (it is kept), " + back,
-		"restore the selector: " + originalState(m.Selector),
+		"restore the selector: " + originalState(m.Selector) + "; the write stall ends",
+		"read the whole history of the source again",
 	}
 }
 

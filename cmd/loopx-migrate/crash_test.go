@@ -187,7 +187,7 @@ var crossings = []crossing{
 	{name: "promote", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"promote"}, ends: "sqlite", undo: "file"},
 	{name: "abort", setup: [][]string{{"freeze", "--to", "sqlite:"}, {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
 	{name: "cutover", run: []string{"cutover", "--to", "sqlite:", "--max-stall", "1m"}, ends: "sqlite", undo: "file"},
-	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite"},
+	{name: "rollback", setup: [][]string{{"cutover", "--to", "sqlite:", "--max-stall", "1m"}}, run: []string{"rollback"}, ends: "file", undo: "sqlite", grow: "sqlite"},
 	{name: "grant", run: []string{"grant", "os:#54322"}, ends: "file"},
 	{name: "revoke", setup: [][]string{{"grant", "os:#54322"}}, run: []string{"revoke", "os:#54322"}, ends: "file"},
 	{name: "files-freeze", files: true, run: filesFreeze, undo: "legacy"},
@@ -203,7 +203,7 @@ var crossings = []crossing{
 	{name: "import-server", server: true, setup: [][]string{toServer("freeze")}, run: []string{"import"}, undo: "file"},
 	{name: "promote-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: unrehearsedPromote, ends: "postgresql", undo: "file"},
 	{name: "abort-server", server: true, setup: [][]string{toServer("freeze"), {"import"}, {"compare"}}, run: []string{"abort"}, ends: "file"},
-	{name: "rollback-server", server: true, setup: [][]string{toServer("cutover", "--max-stall", "1m")}, run: []string{"rollback"}, ends: "file", undo: "postgresql"},
+	{name: "rollback-server", server: true, setup: [][]string{toServer("cutover", "--max-stall", "1m")}, run: []string{"rollback"}, ends: "file", undo: "postgresql", grow: "postgresql"},
 }
 
 // filesCommands lead a Goal from the legacy files into the database and back.
