@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/loopx-project/loopx-migrate/authority"
-	"github.com/loopx-project/loopx-migrate/manifest"
 	"github.com/loopx-project/loopx-migrate/parity"
 )
 
@@ -62,11 +61,12 @@ func (f *Flow) exportAhead(ctx context.Context, w *work) error {
 	return nil
 }
 
-// lockAhead takes LoopX's locks for the fence. Where they cannot be had the rollback is
-// given up: nothing was fenced.
-func (f *Flow) lockAhead(ctx context.Context, w *work) error {
+// lockForFence takes LoopX's locks for the fence of a rollback. One that was begun in this
+// run is given up where they cannot be had: nothing was fenced. What a dead run left may be
+// fenced inside already, and stays to be finished.
+func (f *Flow) lockForFence(ctx context.Context, w *work) error {
 	err := f.lockWriters(ctx, w)
-	if err == nil || w.m.Phase != manifest.PhasePromoted || w.m.Rollback != nil {
+	if err == nil || !w.begun {
 		return err
 	}
 	return errors.Join(err, f.source(w.m).dropExport(context.WithoutCancel(ctx), w), f.dropIntent(w))

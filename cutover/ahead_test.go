@@ -2,6 +2,7 @@ package cutover_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,28 +108,143 @@ func (r *rig) whileAhead(do func()) (called func() bool) {
 	return func() bool { return done }
 }
 
-// An export that is damaged while the target is live stops the rollback before its fence,
-// and giving it up leaves the target as it was, with every commit it takes.
-func TestExportThatDiffersAheadFencesNothing(t *testing.T) {
-	r := newRig(t, "goal-file-v1")
-	other, err := os.ReadFile(r.flow.Place.Journal())
-	must(t, err)
-	r.forward()
-	r.commits(authority.KindSQLite, "after", 2)
-	damaged := r.whileAhead(func() {
-		folder := filepath.Join(r.flow.Folder.Staging(r.manifest().MigrationID), "export")
-		must(t, os.WriteFile(filepath.Join(folder, filepath.Base(r.flow.Place.Journal())), other, 0o600))
-	})
-	r.underFire = true
-	if refusal := r.refused(onlyRollback(), cutover.KindUnproved, "read_back_differs"); !damaged() {
-		t.Fatalf("nothing was damaged: %v", refusal)
+// atExport calls do before a rollback opens its export, with how often it was opened before
+// for the same use; an error is the answer of that opening.
+type atExport struct {
+	cutover.Stores
+	opened map[exportUse]int
+	do     func(use exportUse, before int) error
+}
+
+type exportUse struct {
+	writing bool
+	fenced  bool // the selector is frozen
+}
+
+func (s atExport) Open(ctx context.Context, ref cutover.Ref) (cutover.History, error) {
+	if filepath.Base(filepath.Dir(ref.Path)) == "export" {
+		place, err := authority.NewPlace(strings.Split(ref.Path, "/authority-transition/")[0], ref.Goal)
+		if err != nil {
+			return nil, err
+		}
+		use := exportUse{ref.Access == cutover.AccessWrite, fence.ReadSelector(place).State == fence.SelectorFrozen}
+		before := s.opened[use]
+		s.opened[use]++
+		if err := s.do(use, before); err != nil {
+			return nil, err
+		}
 	}
-	r.flow.Watch = nil
-	r.commits(authority.KindSQLite, "free", 1)
-	r.do(cutover.Request{Command: cutover.CommandAbort})
-	r.authority(authority.KindSQLite)
+	return s.Stores.Open(ctx, ref)
+}
+
+// atExport lets something happen at an opening of the export; the function gives the stores back.
+func (r *rig) atExport(use exportUse, nth int, do func(path string) error) (stop func()) {
+	good, done := r.flow.Stores, false
+	path := filepath.Join(r.flow.Folder.Staging(r.manifest().MigrationID), "export", filepath.Base(r.flow.Place.Journal()))
+	r.flow.Stores = atExport{good, map[exportUse]int{}, func(now exportUse, before int) error {
+		if done || now != use || before != nth {
+			return nil
+		}
+		done = true
+		return do(path)
+	}}
+	return func() {
+		r.Helper()
+		r.flow.Stores = good
+		if !done {
+			r.Fatalf("the export was not opened so: %+v, time %d", use, nth)
+		}
+	}
+}
+
+// What is committed between the proof of the live target and its export waits for the fence.
+func TestCommitsAfterTheProofOfALiveTarget(t *testing.T) {
+	r := newRig(t, "goal-file-v1")
+	r.forward()
+	r.commits(authority.KindSQLite, "before", 1)
+	stop := r.atExport(exportUse{writing: true}, 0, func(string) error { r.commits(authority.KindSQLite, "meanwhile", 2); return nil })
 	if got := r.do(onlyRollback()).Facts["exported_transactions"]; got != "3" {
 		t.Errorf("exported %s transactions, want 3", got)
+	}
+	stop()
+	r.authority(authority.KindFile)
+	r.receipts(authority.KindFile, "goal-file-v1")
+}
+
+// An export that does not hold what the target holds stops the rollback, before its fence
+// when it can be seen there; giving it up leaves the target as it was, with every commit.
+func TestExportThatDiffersStopsTheRollback(t *testing.T) {
+	for name, c := range map[string]struct {
+		use    exportUse
+		nth    int
+		spoil  func(r *rig, path string, older []byte)
+		reason string
+	}{
+		"before its proof":      {exportUse{}, 0, func(r *rig, path string, older []byte) { must(r.T, os.WriteFile(path, older, 0o600)) }, "read_back_differs"},
+		"before the comparison": {exportUse{}, 1, func(r *rig, path string, older []byte) { must(r.T, os.WriteFile(path, older, 0o600)) }, "export_differs"},
+		"behind the fence":      {exportUse{fenced: true}, 0, func(r *rig, path string, _ []byte) { r.stranger(path) }, "export_differs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "goal-file-v1")
+			older, err := os.ReadFile(r.flow.Place.Journal())
+			must(t, err)
+			r.forward()
+			r.commits(authority.KindSQLite, "after", 2)
+			stop := r.atExport(c.use, c.nth, func(path string) error { c.spoil(r, path, older); return nil })
+			r.refused(onlyRollback(), cutover.KindUnproved, c.reason)
+			stop()
+			if frozen := fence.ReadSelector(r.flow.Place).State == fence.SelectorFrozen; frozen != c.use.fenced {
+				t.Errorf("the selector is frozen: %t", frozen)
+			}
+			if err := r.write(authority.KindSQLite); (err == nil) == c.use.fenced {
+				t.Errorf("a commit on the target: %v", err)
+			}
+			r.do(cutover.Request{Command: cutover.CommandAbort})
+			r.authority(authority.KindSQLite)
+			r.commits(authority.KindSQLite, "free", 1)
+			want := "4" // two, the try, the last one
+			if c.use.fenced {
+				want = "3" // the try was refused
+			}
+			if got := r.do(onlyRollback()).Facts["exported_transactions"]; got != want {
+				t.Errorf("exported %s transactions, want %s", got, want)
+			}
+			r.authority(authority.KindFile)
+			if _, err := r.open(authority.KindFile, cutover.AccessUntouched).Receipt(context.Background(), "free-0"); err != nil {
+				t.Errorf("receipt of the last commit: %v", err)
+			}
+		})
+	}
+}
+
+// A dead run may have fenced the target inside and not said so: one that goes on with it and
+// gets no locks leaves it to be finished.
+func TestRollbackOfADeadRunThatGetsNoLocks(t *testing.T) {
+	r := newRig(t, "goal-file-v1")
+	r.forward()
+	r.commits(authority.KindSQLite, "after", 2)
+	stop := r.atExport(exportUse{writing: true}, 0, func(string) error { return errors.New("it dies here") })
+	if _, err := r.try(onlyRollback()); err == nil {
+		t.Fatal("the rollback went through")
+	}
+	stop()
+	target := r.open(authority.KindSQLite, cutover.AccessWrite)
+	head, err := target.Load(context.Background())
+	must(t, err)
+	must(t, target.(cutover.Fencer).EngageFence(context.Background(), "loopx-migrate:"+r.manifest().MigrationID+":rollback", authority.Applied{Cursor: head.Cursor, Revision: head.Revision}))
+	must(t, target.Close())
+
+	held, err := fence.Lock(context.Background(), r.flow.Place, fence.LockRequest{Wait: time.Second, Operation: "a writer of LoopX"})
+	must(t, err)
+	r.flow.LockWait = 1
+	r.refused(cutover.Request{Command: cutover.CommandResume}, cutover.KindUnproved, "lock_timeout")
+	must(t, held.Release())
+	if m := r.manifest(); m.Intent == nil {
+		t.Error("nothing is left to finish, and the target is fenced")
+	}
+	r.flow.LockWait = 2 * time.Second
+	if got := r.do(cutover.Request{Command: cutover.CommandResume}).Facts["exported_transactions"]; got != "2" {
+		t.Errorf("exported %s transactions, want 2", got)
 	}
 	r.authority(authority.KindFile)
 }

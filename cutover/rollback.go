@@ -26,7 +26,7 @@ func (f *Flow) rollback(ctx context.Context, w *work) error {
 			return err
 		}
 	}
-	if err := f.lockAhead(ctx, w); err != nil {
+	if err := f.lockForFence(ctx, w); err != nil {
 		return err
 	}
 	if w.m.Phase == manifest.PhasePromoted {

@@ -68,6 +68,8 @@ type work struct {
 	source *proof
 	// ahead is what a rollback did before its fence, nil when it did nothing.
 	ahead *ahead
+	// begun is whether this run put the intent on record: no earlier run did anything.
+	begun bool
 	// files is whether the source are legacy files.
 	files bool
 	// unlock gives LoopX's locks back; a step calls it as soon as it can.
@@ -233,6 +235,7 @@ func (f *Flow) begin(ctx context.Context, s step, r Request, command manifest.Co
 	if err := f.intend(w, plan, digest, fingerprint); err != nil {
 		return nil, errors.Join(err, w.unlock())
 	}
+	w.begun = true
 	return w, nil
 }
 
