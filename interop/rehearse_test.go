@@ -25,6 +25,7 @@ func earlier(version string) string {
 func rehearse(t *testing.T, loopx string, words ...string) (answer, *evidence.Rehearsal) {
 	t.Helper()
 	dir := fixture.Copy(t, filepath.Join("legacy", "complex"))
+	fixture.Leased(t, dir)
 	out := filepath.Join(t.TempDir(), "rehearsal.json")
 	line := append([]string{program(t, built), "--goal-id", "demo-complex", "--registry", filepath.Join(dir, "project", ".loopx", "registry.json"),
 		"--loopx", loopx, "--output", "json", lockWait, "rehearse", "--release-leases", "--out", out}, words...)

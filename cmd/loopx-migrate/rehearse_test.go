@@ -60,6 +60,7 @@ func answeredBy(t *testing.T, program string, exit int, words ...string) (a stru
 func TestRehearseLegacyFiles(t *testing.T) {
 	program := rehearser(t)
 	dir, flags := rehearsedGoal(t, "complex")
+	fixture.Leased(t, dir)
 	arms := []string{"legacy", "file", "sqlite"}
 	if pgserver.Programs() != "" {
 		arms = append(arms, "postgresql")
@@ -99,7 +100,8 @@ func TestRehearseLegacyFiles(t *testing.T) {
 // differs, and the result says from which step on nothing was checked.
 func TestRehearseNotBroughtToItsEnd(t *testing.T) {
 	program := rehearser(t)
-	_, flags := rehearsedGoal(t, "complex")
+	dir, flags := rehearsedGoal(t, "complex")
+	fixture.Leased(t, dir)
 	said := answeredBy(t, program, 3, append(flags, "rehearse", "--operations", "4")...)
 	report := said.Facts.Rehearsal
 	if said.Reason != "rehearsal_incomplete" || report == nil || report.Result != evidence.Incomplete {
