@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,6 +15,11 @@ import (
 // Whatever asks a command on disposable copies to stop, a terminal that went away too: it
 // ends with 130 and removes what it made.
 func TestStoppedOnCopies(t *testing.T) {
+	// A signal that the tests themselves were started to ignore, as by nohup, a program they
+	// start would ignore too; one that they handle it gets with its default.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(handled)
 	for name, c := range map[string]struct {
 		asked syscall.Signal
 		begun string // below the folder for temporary files, once the command is at work
