@@ -31,32 +31,48 @@ func TestStoppedOnCopies(t *testing.T) {
 		"rehearse by HUP": {syscall.SIGHUP, "loopx-migrate-rehearsal-*/sqlite", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
 			if c.line == nil {
 				root := filepath.Join(fixture.Copy(t, "goal-file-v1"), "runtime")
 				c.line = []string{"--runtime-root=" + root, "--goal-id=harbour-crane", "rehearse"}
 			}
-			cmd := exec.Command("loopx-migrate", c.line...)
-			cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-			var said strings.Builder
-			cmd.Stderr = &said
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			waitFor(t, func() bool {
-				found, err := filepath.Glob(filepath.Join(dir, c.begun))
-				return err == nil && len(found) > 0
-			})
-			if err := cmd.Process.Signal(c.asked); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait() // its end is read from the state
-			if exit := cmd.ProcessState.ExitCode(); exit != 130 {
-				t.Errorf("exit %d\n%s", exit, said.String())
-			}
-			if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
-				t.Errorf("left behind: %v, %v", left, err)
+			if exit, said := askedToStop(t, c.asked, c.begun, c.line); exit != 130 {
+				t.Errorf("exit %d\n%s", exit, said)
 			}
 		})
 	}
+}
+
+// A command that was started to outlive its terminal, as by nohup, is not stopped by its end.
+func TestNotStoppedUnderNohup(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	if exit, said := askedToStop(t, syscall.SIGHUP, "loopx-migrate-demo-*/runtime/authority-transition", []string{"demo"}); exit != 0 {
+		t.Errorf("exit %d\n%s", exit, said)
+	}
+}
+
+// askedToStop sends a signal to a command once a name appears below its folder for temporary
+// files, and returns how it ended and what it complained of. Nothing may be left in the folder.
+func askedToStop(t *testing.T, asked syscall.Signal, begun string, line []string) (exit int, said string) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("loopx-migrate", line...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		found, err := filepath.Glob(filepath.Join(dir, begun))
+		return err == nil && len(found) > 0
+	})
+	if err := cmd.Process.Signal(asked); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its end is read from the state
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	return cmd.ProcessState.ExitCode(), complaint.String()
 }
